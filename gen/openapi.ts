@@ -276,6 +276,56 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/apps/{id}/place": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Puts a stopped app on another engine, or back on this machine
+         * @description Puts a stopped app on another engine, or back on this machine; its next start is there. `app_running` while it runs.
+         *     `not_possible` where the engine is not there, or cannot give the package what it asks for.
+         *
+         *     Access: any identified caller; a regular user sees and changes what is their own.
+         *
+         *     Capability: `app.swarm`.
+         */
+        post: operations["placeApp"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/apps/{id}/scale": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Has an app on a swarm run in so many tasks, now and from then on
+         * @description Has an app on a swarm run in so many tasks, now and from then on. Answers when the swarm knows; `tasks` tell how far it is.
+         *     `not_possible` for an app on this machine.
+         *
+         *     Access: any identified caller; a regular user sees and changes what is their own.
+         *
+         *     Capability: `app.swarm`.
+         */
+        post: operations["scaleApp"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/apps/{id}/logs": {
         parameters: {
             query?: never;
@@ -2394,6 +2444,10 @@ export interface components {
             health_reason?: string;
             /** @description Its backups; absent when there was none and none is due by itself. */
             backups?: components["schemas"]["AppBackups"];
+            /** @description The engine that it was put on; absent for an app that runs on this machine. */
+            placement?: components["schemas"]["AppPlacement"];
+            /** @description Its tasks on that engine that run, are on their way, or ended last, by slot. Empty while it does not run. */
+            tasks: components["schemas"]["AppTask"][];
         };
         /** @description What is known of an app's backups. */
         AppBackups: {
@@ -2548,6 +2602,21 @@ export interface components {
             /** @description The installed commit; empty for a directory. */
             commit: string;
         };
+        /** @description Where an app runs. */
+        AppPlacement: {
+            /**
+             * @description `swarm`: as a service of the Docker Swarm of which this machine's engine is a manager. `machine`, or empty: on this machine.
+             * @enum {string}
+             */
+            on?: "machine" | "swarm";
+            /** @description In how many tasks it runs; 1 to 1000, default 1. An app whose data are in its directory has all of them on this machine. */
+            replicas?: number;
+            /**
+             * @description How its ports are reached. `host`, or empty: at each node that runs a task. `mesh`: at every node, by the routing mesh.
+             * @enum {string}
+             */
+            ports?: "host" | "mesh";
+        };
         /** @description A port that an app publishes. */
         AppPort: {
             /** @description Name from the manifest. */
@@ -2647,6 +2716,22 @@ export interface components {
              * @description When the window ended.
              */
             sampled_at?: string;
+        };
+        /** @description One of the containers that an app is on a swarm, wherever it runs. */
+        AppTask: {
+            /** @description From 1 to `replicas`; a task that ended is followed by another one in its slot. */
+            slot: number;
+            /** @description The name of the node that it was given to; empty while none suits. */
+            node: string;
+            /** @description The swarm's word, such as `preparing`, `running` or `failed`. */
+            state: string;
+            /** @description Why it is not as wanted, in the swarm's words; empty where there is nothing to say. */
+            message: string;
+            /**
+             * Format: date-time
+             * @description When its state was reported last.
+             */
+            since?: string;
         };
         /** @description One changing call. */
         AuditRecord: {
@@ -3650,6 +3735,8 @@ export interface components {
             port_auto?: boolean;
             /** @description True: the caller gives the package the permissions on the host that `license_required` listed. Only root's apps get any. */
             permissions_ack?: boolean;
+            /** @description Where it is to run; on this machine when absent. */
+            placement?: components["schemas"]["AppPlacement"];
         };
         /** @description A network interface. */
         InterfaceMetrics: {
@@ -5480,6 +5567,92 @@ export interface operations {
             cookie?: never;
         };
         requestBody?: never;
+        responses: {
+            /** @description Done. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["App"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["BodyTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["TooMany"];
+            431: components["responses"]["HeadTooLarge"];
+            500: components["responses"]["Internal"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["DeadlineExceeded"];
+        };
+    };
+    placeApp: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id of the app. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    /** @description Where. */
+                    placement: components["schemas"]["AppPlacement"];
+                };
+            };
+        };
+        responses: {
+            /** @description Done. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["App"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["BodyTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["TooMany"];
+            431: components["responses"]["HeadTooLarge"];
+            500: components["responses"]["Internal"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["DeadlineExceeded"];
+        };
+    };
+    scaleApp: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id of the app. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    /** @description How many tasks. */
+                    replicas: number;
+                };
+            };
+        };
         responses: {
             /** @description Done. */
             200: {

@@ -3,6 +3,7 @@ import type { AppRuntime } from "../../gen/svc/v1/words.ts";
 import type { JsonObject } from "../lib/json.ts";
 import type { Manifest } from "../packages/manifest.ts";
 import type { PackageOrigin } from "../packages/resolved-package.ts";
+import type { Placement } from "../runtimes/runtime.ts";
 import { nothingAccepted, type Acknowledgement } from "./acknowledgement.ts";
 import type { SqlValue, Statement } from "../store/store.ts";
 
@@ -32,6 +33,8 @@ interface AppDocument {
   failure: StartFailure | null;
   /** The licenses and permissions that were accepted for it. */
   accepted: Acknowledgement;
+  /** How it runs on a swarm; null on this machine. */
+  placement: Placement | null;
 }
 
 interface AppColumns {
@@ -60,12 +63,14 @@ export type NewApp = Omit<AppRecord, "rowVersion">;
 /** What tells an app apart that is being made from others that are. */
 type MadeApp = Omit<
   NewApp,
-  "desired" | "state" | "stateReason" | "createdAtMs" | "changedAtMs" | "startedSettings" | "failure"
->;
+  "desired" | "state" | "stateReason" | "createdAtMs" | "changedAtMs" | "startedSettings" | "failure" | "placement"
+> &
+  Partial<Pick<NewApp, "placement">>;
 
 /** An app that is being made: nobody has started it. */
 export function newApp(made: MadeApp, nowMs: number): NewApp {
   return {
+    placement: null,
     ...made,
     desired: "stopped",
     state: "INSTALLING",
@@ -98,7 +103,8 @@ export function recordOfRow(row: AppRow): AppRecord {
     // Records from before these were kept have none.
     accepted: nothingAccepted,
     startedSettings: null,
-    ...(JSON.parse(row.record) as Omit<AppDocument, "accepted" | "startedSettings">),
+    placement: null,
+    ...(JSON.parse(row.record) as Omit<AppDocument, "accepted" | "startedSettings" | "placement">),
     id: row.id,
     ownerUid: row.owner_uid,
     name: row.name,
@@ -116,7 +122,7 @@ export function recordOfRow(row: AppRow): AppRecord {
 /** Adds an app; a taken id is a conflict. */
 export function insertApp(app: NewApp): Statement {
   const { runUid, origin, version, manifest, changedAtMs } = app;
-  const { startedSettings, failure, accepted } = app;
+  const { startedSettings, failure, accepted, placement } = app;
   const document: AppDocument = {
     runUid,
     origin,
@@ -126,6 +132,7 @@ export function insertApp(app: NewApp): Statement {
     startedSettings,
     failure,
     accepted,
+    placement,
   };
   return {
     sql: `INSERT INTO apps (id, owner_uid, name, runtime, package_id, record, settings, desired, state, state_reason,

@@ -83,6 +83,8 @@ export function viewApp(parts: ViewParts): AppView {
     ...(nextRestartAtMs !== undefined && { nextRestartAt: timestampFromMs(nextRestartAtMs) }),
     ...(healthReason !== undefined && { healthReason }),
     ...(backups !== undefined && { backups: viewBackups(backups) }),
+    ...(app.placement !== null && { placement: { on: "swarm", ...app.placement } }),
+    tasks: (status?.tasks ?? []).map(({ sinceMs, ...task }) => ({ ...task, since: timestampFromMs(sinceMs) })),
   };
 }
 

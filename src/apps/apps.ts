@@ -1,6 +1,7 @@
 /** The installed applications: what handlers call. Everything here goes by who asks: another user's app is not found. */
 import type { App, ListAppsResponse } from "../../gen/svc/v1/app_pb.ts";
-import type { AppState } from "../../gen/svc/v1/words.ts";
+import type { AppState, ExportAppRequestTo } from "../../gen/svc/v1/words.ts";
+import { exportApp, type ExportedApp } from "../export/export.ts";
 import type { Identities } from "../identity/identities.ts";
 import type { JsonObject } from "../lib/json.ts";
 import { systemClock } from "../lib/clock.ts";
@@ -14,6 +15,7 @@ import {
   type AppRuntime,
   type EngineNeeds,
   type LogChunk,
+  type Placement,
   type RunnableApp,
   type RuntimeImage,
   type RuntimeStack,
@@ -45,6 +47,7 @@ import { DiskReports } from "./disk-reports.ts";
 import { followApp } from "./log-follower.ts";
 import { Lifecycle } from "./lifecycle.ts";
 import { Operations } from "./operations.ts";
+import { Placer } from "./placement.ts";
 import { PortHolders, type ReportedPort } from "./port-holders.ts";
 import type { WorkOptions } from "./progress.ts";
 import { Recovery } from "./recovery.ts";
@@ -98,6 +101,7 @@ export class Apps implements AsyncDisposable {
   readonly #remover: Remover;
   readonly #repuller: Repuller;
   readonly #lifecycle: Lifecycle;
+  readonly #placer: Placer;
   readonly #backupHold: BackupHold;
   /** For backups, which bring their own files. */
   readonly restorer: Restorer;
@@ -167,6 +171,7 @@ export class Apps implements AsyncDisposable {
     this.#ports = ports;
     this.#settings = settings;
     this.#lifecycle = lifecycle;
+    this.#placer = new Placer(shared);
     this.#installer = installer;
     this.#upgrader = upgrader;
     this.#remover = remover;
@@ -313,6 +318,23 @@ export class Apps implements AsyncDisposable {
   async restartApp(id: string, caller: AppCaller): Promise<App> {
     await this.#lifecycle.restart(await this.#find(id, caller));
     return this.get(id, caller);
+  }
+
+  /** @throws SvcError see {@link Placer.place} */
+  async placeOn(id: string, placement: Placement | null, caller: AppCaller, work: WorkOptions): Promise<App> {
+    await this.#placer.place(await this.#find(id, caller), placement, work);
+    return this.get(id, caller);
+  }
+
+  /** @throws SvcError see {@link Placer.scale} */
+  async scale(id: string, replicas: number, caller: AppCaller): Promise<App> {
+    await this.#placer.scale(await this.#find(id, caller), replicas);
+    return this.get(id, caller);
+  }
+
+  /** As {@link exportApp}. */
+  async export(id: string, to: ExportAppRequestTo, caller: AppCaller): Promise<ExportedApp> {
+    return exportApp(this.#runnable(await this.#find(id, caller)), to);
   }
 
   /** The app, once it is up. @throws SvcError see {@link awaitUp} */
@@ -491,17 +513,21 @@ export class Apps implements AsyncDisposable {
     return isUp(this.#runtimeOf(app).status(app.id)?.state);
   }
 
-  #runtimeOf(app: Pick<AppRecord, "id" | "runtime">): AppRuntime {
-    const runtime = this.#options.runtimes.get(app.runtime);
-    if (runtime === undefined) throw new Error(`app ${app.id} needs the runtime ${app.runtime}`);
+  #runtimeOf(app: Pick<AppRecord, "id" | "runtime" | "placement">): AppRuntime {
+    const name = app.placement === null ? app.runtime : "swarm";
+    const runtime = this.#options.runtimes.get(name);
+    if (runtime === undefined) throw new Error(`app ${app.id} needs the runtime ${name}`);
     return runtime;
   }
 
   #runnable(app: NewApp): RunnableApp {
     const { paths } = this.#options;
-    const { id, name, ownerUid, runUid: uid, version, manifest, settings, startedSettings } = app;
+    const { id, name, ownerUid, runUid: uid, version, manifest, settings, startedSettings, placement } = app;
     const [directory, runDir] = [paths.appDir(id), paths.appRunDir(id)];
-    return { id, name, ownerUid, uid, directory, runDir, version, manifest, settings, startedSettings };
+    return {
+      ...{ id, name, ownerUid, uid, directory, runDir, version, manifest, settings, startedSettings },
+      ...(placement !== null && { placement }),
+    };
   }
 
   /** Their roots were their owners' once. */

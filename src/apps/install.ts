@@ -3,7 +3,7 @@ import { SvcError } from "../errors.ts";
 import type { JsonObject } from "../lib/json.ts";
 import type { Manifest } from "../packages/manifest.ts";
 import { KeyedQueue } from "../lib/keyed-queue.ts";
-import type { RunnableApp } from "../runtimes/runtime.ts";
+import type { Placement, RunnableApp } from "../runtimes/runtime.ts";
 import { StoreConflict } from "../store/store.ts";
 import {
   acknowledgementOf,
@@ -18,6 +18,7 @@ import type { AppSettings } from "./app-settings.ts";
 import type { ChosenPorts, FreePorts } from "./free-ports.ts";
 import type { Operation } from "./operations.ts";
 import type { WorkOptions } from "./progress.ts";
+import { requireSwarmPackage } from "./placement.ts";
 import { layOutRelease } from "./release.ts";
 import type { AppsContext } from "./apps-context.ts";
 
@@ -31,6 +32,8 @@ export interface InstallRequest extends Consent {
   settings: JsonObject;
   /** Take a free port where the default one of a setting is taken; a further install of a package does so in any case. */
   portAuto: boolean;
+  /** On this machine where it is null. */
+  placement: Placement | null;
 }
 
 export interface InstallerOptions extends AppsContext {
@@ -74,6 +77,7 @@ export class Installer {
     const { ownerUid } = caller;
     requireAcknowledgement(resolved, { ...request, ownerUid, accepted: nothingAccepted, again: "install" });
     this.requireRuntime(manifest);
+    if (request.placement !== null) requireSwarmPackage(manifest);
     await settings.validate(manifest, request.settings);
     using chosen = await this.#choosePorts(manifest, request);
     for (const message of chosen?.notes ?? []) work.onProgress?.({ step: "ports", message });
@@ -93,6 +97,7 @@ export class Installer {
           manifest,
           settings: chosen?.settings ?? request.settings,
           accepted: acknowledgementOf(resolved),
+          placement: request.placement,
         },
         nowMs,
       );

@@ -16,6 +16,7 @@ import { readUnprivilegedPortStart } from "../runtimes/container-policy.ts";
 import { ComposeRuntime } from "../runtimes/compose/compose-runtime.ts";
 import { DockerRuntime } from "../runtimes/docker/docker-runtime.ts";
 import { forbidEngineRestarts } from "../runtimes/engine-restarts.ts";
+import { SwarmRuntime } from "../runtimes/swarm/swarm-runtime.ts";
 import { YamlThread } from "../packages/yaml-thread.ts";
 import type { AppRuntime } from "../runtimes/runtime.ts";
 import type { Executor } from "../store/executors.ts";
@@ -92,12 +93,14 @@ export async function createContainerEngine(options: ContainerEngineOptions): Pr
   const compose = resources.use(
     new ComposeRuntime({ ...shared, disk, yaml, composeDir: join(config.store.dir, "compose") }),
   );
+  const swarm = resources.use(new SwarmRuntime(shared));
   const owned = resources.move();
   return {
     ...{ engine, events, state, disk, storeId },
     runtimes: new Map<string, AppRuntime>([
       ["docker", docker],
       ["compose", compose],
+      ["swarm", swarm],
     ]),
     [Symbol.asyncDispose]: () => owned.disposeAsync(),
   };

@@ -116,7 +116,8 @@ export class ScopedModem extends Modem {
 
 /**
  * Which options are the query and which the body. dockerode leaves the query of two paths out, and gives both to all
- * others, which would put the environment of a container into a URL.
+ * others, which would put the environment of a container into a URL. Options that an update of a service has as its query
+ * begin with a small letter, as no part of a specification does.
  */
 function split(
   asked: Modem.DialOptions,
@@ -129,6 +130,10 @@ function split(
       _query: { ...(name !== undefined && { name }), ...(platform !== undefined && { platform }) },
       _body: content,
     };
+  }
+  if (/^\/services\/[^/]+\/update$/.test(path)) {
+    const parts = Object.groupBy(Object.entries(options), ([key]) => (/^[a-z]/.test(key) ? "query" : "body"));
+    return { _query: Object.fromEntries(parts.query ?? []), _body: Object.fromEntries(parts.body ?? []) };
   }
   const isBody = path === "/volumes/create" || path === "/networks/create";
   const isQuery = asked.method !== "POST" || asked.path.endsWith("?") || asked.file !== undefined;

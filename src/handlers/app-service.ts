@@ -2,8 +2,8 @@
 import type { ServiceImpl } from "@connectrpc/connect";
 import { fromJson } from "@bufbuild/protobuf";
 import { timestampFromMs, timestampMs, ValueSchema } from "@bufbuild/protobuf/wkt";
-import type { AppService, InstallAppRequest } from "../../gen/svc/v1/app_pb.ts";
-import type { IssueConsoleTokenRequestSession } from "../../gen/svc/v1/words.ts";
+import type { AppPlacement, AppService, InstallAppRequest } from "../../gen/svc/v1/app_pb.ts";
+import type { ExportAppRequestTo, IssueConsoleTokenRequestSession } from "../../gen/svc/v1/words.ts";
 import type { AppHistory } from "../apps/app-history.ts";
 import type { Apps } from "../apps/apps.ts";
 import type { InstallRequest } from "../apps/install.ts";
@@ -11,7 +11,7 @@ import type { UpgradeResult } from "../apps/upgrade.ts";
 import type { CloneResult } from "../apps/clone.ts";
 import type { SettingsView } from "../apps/app-settings.ts";
 import type { Consoles } from "../console/consoles.ts";
-import type { LogChunk } from "../runtimes/runtime.ts";
+import type { LogChunk, Placement } from "../runtimes/runtime.ts";
 import type { Schedules } from "../scheduler/schedules.ts";
 import { shareName, userOf, type UserContext } from "../rpc/user-context.ts";
 import type { ConsoleTokens } from "../tokens/console-tokens.ts";
@@ -84,6 +84,16 @@ export function createAppService(
 
     restartApp: ({ id }, context) => apps.restartApp(id, userOf(context)),
 
+    placeApp: ({ id, placement }, context) =>
+      apps.placeOn(id, placementOf(placement), userOf(context), { signal: context.signal }),
+
+    scaleApp: ({ id, replicas }, context) => apps.scale(id, replicas, userOf(context)),
+
+    exportApp: async ({ id, to }, context) => {
+      const { files, notes } = await apps.export(id, to as ExportAppRequestTo, userOf(context));
+      return { files: [...files], notes: [...notes] };
+    },
+
     awaitAppStream: ({ id }, context) =>
       progressEvents(
         (onProgress) => apps.awaitUp(id, userOf(context), { signal: context.signal, onProgress }),
@@ -155,7 +165,14 @@ export function createAppService(
 
 function installRequest(request: InstallAppRequest): InstallRequest {
   const { spec, source, name, branch, tag, licenseAck, permissionsAck, settings = {}, portAuto } = request;
-  return { spec, source, name, branch, tag, licenseAck, permissionsAck, settings, portAuto };
+  const placement = placementOf(request.placement);
+  return { spec, source, name, branch, tag, licenseAck, permissionsAck, settings, portAuto, placement };
+}
+
+/** Null for this machine. */
+function placementOf(placement: AppPlacement | undefined): Placement | null {
+  if (placement?.on !== "swarm") return null;
+  return { replicas: placement.replicas ?? 1, ports: placement.ports === "mesh" ? "mesh" : "host" };
 }
 
 function upgradeResponse({ id, upToDate, from, to }: UpgradeResult) {

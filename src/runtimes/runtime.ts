@@ -26,6 +26,28 @@ export interface RunnableApp {
   readonly settings: JsonObject;
   /** The values, defaults among them, that it was started with last; null before its first start. */
   readonly startedSettings: JsonObject | null;
+  /** How it runs on an engine of several machines; absent on this machine. */
+  readonly placement?: Placement;
+}
+
+/** How an app runs on a swarm. */
+export interface Placement {
+  /** In so many tasks. */
+  readonly replicas: number;
+  /** `host`: its ports are those of the nodes that run it. `mesh`: of every node. */
+  readonly ports: "host" | "mesh";
+}
+
+/** One of the containers that an app is on a swarm. */
+export interface RuntimeTask {
+  readonly slot: number;
+  /** The name of its node; empty while it has none. */
+  readonly node: string;
+  /** The swarm's word. */
+  readonly state: string;
+  /** What is wrong, in the swarm's words; empty where nothing is. */
+  readonly message: string;
+  readonly sinceMs: number;
 }
 
 export type RuntimeState = "STOPPED" | "STARTING" | "RUNNING" | "STOPPING" | "FAILED" | "CRASHED" | "UNKNOWN";
@@ -62,6 +84,8 @@ export interface RuntimeStatus {
   readonly isLost?: boolean;
   /** The last lines before it failed or crashed, 20 at most. */
   readonly lastLines: readonly string[];
+  /** Of an app on a swarm, by slot. */
+  readonly tasks?: readonly RuntimeTask[];
 }
 
 export interface LogRecord {
@@ -302,6 +326,8 @@ export interface AppRuntime extends AsyncDisposable {
    * @throws SvcError `denied` for an app without what is asked for, `app_not_running` where only a running one has it
    */
   openTerminal?(app: RunnableApp, request: TerminalRequest): Promise<Terminal>;
+  /** Has an app that runs do so in as many tasks as its placement says now. Absent for runtimes of one machine. */
+  scale?(app: RunnableApp): Promise<void>;
   /** One shared window of about 500 ms for all apps together; entries for running ones only. */
   stats(apps: readonly RunnableApp[], signal?: AbortSignal): Promise<ReadonlyMap<string, RuntimeUsage>>;
   /** The manifest's limits, and whether they hold here. */

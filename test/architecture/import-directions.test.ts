@@ -28,6 +28,7 @@ const domain = [
   "backups",
   "docker",
   "events",
+  "export",
   "files",
   "console",
 ];

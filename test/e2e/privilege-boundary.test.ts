@@ -57,6 +57,9 @@ rootTest(`another user's app does not exist for a user${needsRoot}`, async (t) =
     cloneAppStream: () => foreign.cloneAppStream({ id }),
     getAppImage: () => foreign.getAppImage({ id }),
     repullApp: () => foreign.repullApp({ id }),
+    placeApp: () => foreign.placeApp({ id, placement: { on: "machine" } }),
+    exportApp: () => foreign.exportApp({ id, to: "compose" }),
+    scaleApp: () => foreign.scaleApp({ id, replicas: 2 }),
   };
   for (const [name, call] of Object.entries(calls)) {
     t.like(await errorOf(call()), { code: "NotFound", reason: "not_found", message: 'no app "web"' }, name);

@@ -22,6 +22,8 @@ const systemPrograms = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:
 export const whyNoDocker = findObstacle();
 
 export interface EngineOptions {
+  /** It is a machine of its own: its host name, the setting up of its network, and whose pid holds that is told. */
+  machine?: { readonly name: string; readonly connect: (pid: number) => Promise<void> };
   /** Added to the arguments of `dockerd`, such as `--live-restore`. */
   arguments?: readonly string[];
 }
@@ -63,7 +65,7 @@ export interface TestEngine extends AsyncDisposable {
 export async function startEngine(options: EngineOptions = {}): Promise<TestEngine> {
   const dir = await mkdtemp(join(tmpdir(), "svc-engine-"));
   const bridge = await reserveBridge();
-  const engine = new PrivateEngine(dir, bridge, options.arguments ?? []);
+  const engine = new PrivateEngine(dir, bridge, options);
   try {
     await engine.start();
     return engine;
@@ -79,6 +81,7 @@ class PrivateEngine implements TestEngine {
   readonly images: TestImages;
   readonly #bridge: TestBridge;
   readonly #arguments: readonly string[];
+  readonly #machine: EngineOptions["machine"];
   readonly #execRoot: string;
   readonly #registries = new Map<string, Promise<TestRegistry>>();
   #child: ChildProcess | undefined;
@@ -88,11 +91,12 @@ class PrivateEngine implements TestEngine {
   #isDisposed = false;
   #log = "";
 
-  constructor(dir: string, bridge: TestBridge, extraArguments: readonly string[]) {
+  constructor(dir: string, bridge: TestBridge, { arguments: extraArguments = [], machine }: EngineOptions) {
     this.dir = dir;
     this.socket = join(dir, "docker.sock");
     this.#bridge = bridge;
     this.#arguments = extraArguments;
+    this.#machine = machine;
     this.#execRoot = join(dir, "exec");
     this.images = new TestImages(dir, this.socket);
   }
@@ -144,13 +148,13 @@ class PrivateEngine implements TestEngine {
       [
         // Should this test run be killed, the engine stops its containers and ends.
         "--pdeathsig=TERM",
-        ...["nsenter", `--mount=/proc/${await this.#holdMounts()}/ns/mnt`, "dockerd"],
+        ...["nsenter", ...(await this.#namespaces()), "dockerd"],
         ...["--config-file", configFile],
         ...["--data-root", join(this.dir, "data")],
         ...["--exec-root", this.#execRoot],
         ...["--pidfile", join(this.dir, "docker.pid")],
         ...["--host", `unix://${this.socket}`],
-        ...["--bridge", this.#bridge.name],
+        ...["--bridge", this.#machine === undefined ? this.#bridge.name : "none"],
         ...["--default-address-pool", `base=${this.#bridge.pool},size=28`],
         ...["--cgroup-parent", this.#bridge.name],
         // Firewall rules are the host's: two engines would delete each other's. Ports are published by the proxy.
@@ -173,18 +177,26 @@ class PrivateEngine implements TestEngine {
     await Promise.race([ready, ended]);
   }
 
+  async #namespaces(): Promise<string[]> {
+    const pid = await this.#holdMounts();
+    const kinds = this.#machine === undefined ? ["mnt"] : ["mnt", "net", "uts"];
+    return kinds.map((kind) => `--${kind === "mnt" ? "mount" : kind}=/proc/${pid}/ns/${kind}`);
+  }
+
   /**
    * The engine's mounts stay when it is killed, as a host's do: in others the next one would leave the networks of the
    * containers before, which answer for the addresses of the new ones. The host's containerd, which it would use, is not there.
    */
   async #holdMounts(): Promise<number> {
     if (this.#holder?.pid !== undefined) return this.#holder.pid;
+    const name = this.#machine === undefined ? ":" : `hostname ${this.#machine.name}; ip link set lo up`;
     const hide = "[ ! -d /run/containerd ] || mount -t tmpfs none /run/containerd";
     const holder = spawn(
       "setpriv",
       [
         ...["--pdeathsig=KILL", "unshare", "--mount", "--propagation=slave"],
-        ...["sh", "-c", `${hide}; echo ready; exec sleep infinity`],
+        ...(this.#machine === undefined ? [] : ["--net", "--uts"]),
+        ...["sh", "-c", `${hide}; ${name}; echo ready; exec sleep infinity`],
       ],
       { stdio: ["ignore", "pipe", "ignore"], detached: true },
     );
@@ -193,6 +205,7 @@ class PrivateEngine implements TestEngine {
     holder.stdout.destroy();
     holder.unref();
     if (holder.pid === undefined) throw new Error("the engine has no mounts of its own");
+    await this.#machine?.connect(holder.pid);
     return holder.pid;
   }
 

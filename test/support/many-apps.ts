@@ -46,6 +46,7 @@ export function newApp(id: string, ownerUid: number, createdAtMs = 1_700_000_000
     startedSettings: null,
     failure: null,
     accepted: { licenses: [], permissions: [] },
+    placement: null,
   };
 }
 

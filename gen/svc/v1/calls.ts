@@ -30,6 +30,9 @@ export const restCalls = {
   startApp: {"service":"svc.v1.AppService","method":"startApp","httpMethod":"POST","path":"/v1/apps/{id}/start","body":"*"},
   stopApp: {"service":"svc.v1.AppService","method":"stopApp","httpMethod":"POST","path":"/v1/apps/{id}/stop","body":"*"},
   restartApp: {"service":"svc.v1.AppService","method":"restartApp","httpMethod":"POST","path":"/v1/apps/{id}/restart","body":"*"},
+  placeApp: {"service":"svc.v1.AppService","method":"placeApp","httpMethod":"POST","path":"/v1/apps/{id}/place","body":"*"},
+  scaleApp: {"service":"svc.v1.AppService","method":"scaleApp","httpMethod":"POST","path":"/v1/apps/{id}/scale","body":"*"},
+  exportApp: {"service":"svc.v1.AppService","method":"exportApp","httpMethod":"GET","path":"/v1/apps/{id}/export","body":""},
   getAppLogs: {"service":"svc.v1.AppService","method":"getAppLogs","httpMethod":"GET","path":"/v1/apps/{id}/logs","body":""},
   getAppSettings: {"service":"svc.v1.AppService","method":"getAppSettings","httpMethod":"GET","path":"/v1/apps/{id}/settings","body":""},
   updateAppSettings: {"service":"svc.v1.AppService","method":"updateAppSettings","httpMethod":"PUT","path":"/v1/apps/{id}/settings","body":"*"},
@@ -122,6 +125,9 @@ export interface RestMethods {
   startApp: { method: (typeof AppService)["method"]["startApp"]; naming: "snake" };
   stopApp: { method: (typeof AppService)["method"]["stopApp"]; naming: "snake" };
   restartApp: { method: (typeof AppService)["method"]["restartApp"]; naming: "snake" };
+  placeApp: { method: (typeof AppService)["method"]["placeApp"]; naming: "snake" };
+  scaleApp: { method: (typeof AppService)["method"]["scaleApp"]; naming: "snake" };
+  exportApp: { method: (typeof AppService)["method"]["exportApp"]; naming: "snake" };
   getAppLogs: { method: (typeof AppService)["method"]["getAppLogs"]; naming: "snake" };
   getAppSettings: { method: (typeof AppService)["method"]["getAppSettings"]; naming: "snake" };
   updateAppSettings: { method: (typeof AppService)["method"]["updateAppSettings"]; naming: "snake" };

@@ -111,6 +111,27 @@ export const routes: readonly Route[] = [
     responseBody: "",
   },
   {
+    httpMethod: "POST",
+    template: {"source":"/v1/apps/{id}/place","segments":["v1","apps","*","place"],"verb":"","variables":[{"fieldPath":["id"],"start":2,"end":3,"rest":false,"multi":false}]},
+    method: AppService.method.placeApp,
+    body: "*",
+    responseBody: "",
+  },
+  {
+    httpMethod: "POST",
+    template: {"source":"/v1/apps/{id}/scale","segments":["v1","apps","*","scale"],"verb":"","variables":[{"fieldPath":["id"],"start":2,"end":3,"rest":false,"multi":false}]},
+    method: AppService.method.scaleApp,
+    body: "*",
+    responseBody: "",
+  },
+  {
+    httpMethod: "GET",
+    template: {"source":"/v1/apps/{id}/export","segments":["v1","apps","*","export"],"verb":"","variables":[{"fieldPath":["id"],"start":2,"end":3,"rest":false,"multi":false}]},
+    method: AppService.method.exportApp,
+    body: "",
+    responseBody: "",
+  },
+  {
     httpMethod: "GET",
     template: {"source":"/v1/apps/{id}/logs","segments":["v1","apps","*","logs"],"verb":"","variables":[{"fieldPath":["id"],"start":2,"end":3,"rest":false,"multi":false}]},
     method: AppService.method.getAppLogs,

@@ -12,6 +12,14 @@ export type AppState = (typeof AppStates)[number];
 export const AppHealths = ["none","starting","healthy","unhealthy"] as const;
 export type AppHealth = (typeof AppHealths)[number];
 
+/** The words of `svc.v1.AppPlacement.on`. */
+export const AppPlacementOns = ["machine","swarm"] as const;
+export type AppPlacementOn = (typeof AppPlacementOns)[number];
+
+/** The words of `svc.v1.AppPlacement.ports`. */
+export const AppPlacementPortses = ["host","mesh"] as const;
+export type AppPlacementPorts = (typeof AppPlacementPortses)[number];
+
 /** The words of `svc.v1.AppOrigin.kind`. */
 export const AppOriginKinds = ["git","directory"] as const;
 export type AppOriginKind = (typeof AppOriginKinds)[number];
@@ -31,6 +39,10 @@ export type AppOperationKind = (typeof AppOperationKinds)[number];
 /** The words of `svc.v1.AppImage.freshness`. */
 export const AppImageFreshnesses = ["current","outdated","unknown"] as const;
 export type AppImageFreshness = (typeof AppImageFreshnesses)[number];
+
+/** The words of `svc.v1.ExportAppRequest.to`. */
+export const ExportAppRequestTos = ["kubernetes","nomad","quadlet","compose"] as const;
+export type ExportAppRequestTo = (typeof ExportAppRequestTos)[number];
 
 /** The words of `svc.v1.LogLine.stream`. */
 export const LogLineStreams = ["stdout","stderr","svc"] as const;

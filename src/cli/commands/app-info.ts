@@ -6,6 +6,7 @@ import { ownerText, stateColor, stateText } from "../render/app-table.ts";
 import { escapeControls } from "../render/escape.ts";
 import { renderFields } from "../render/table.ts";
 import { formatAge, formatBytes } from "../render/units.ts";
+import { placementText } from "./app-place.ts";
 import { calls } from "../transport/calls.ts";
 import type { App } from "../transport/calls.ts";
 
@@ -34,6 +35,8 @@ export async function showInfo(context: CommandContext, id: string): Promise<voi
         ["Version", app.version],
         ["Package", app.package_id],
         ["Runtime", app.runtime],
+        ["Placement", placementText(app)],
+        ["Tasks", tasksText(app)],
         ["Origin", originText(app)],
         ["Home page", app.homepage],
         ["Owner", ownerText(app)],
@@ -58,6 +61,15 @@ export async function showInfo(context: CommandContext, id: string): Promise<voi
       `Settings changed since it started. Take them up: svc app restart ${escapeControls(app.id)}`,
     );
   }
+}
+
+function tasksText({ tasks }: App): string {
+  return tasks
+    .map(({ slot, node, state, message }) => {
+      const at = node === "" ? "" : ` on ${node}`;
+      return `${slot} ${state}${at}${message === "" ? "" : ` (${message})`}`;
+    })
+    .join(", ");
 }
 
 /** What the check said last, where it has something to say. */

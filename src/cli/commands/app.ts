@@ -4,11 +4,13 @@ import type { RunCommand } from "../run-command.ts";
 import { addCloneCommand } from "./app-clone.ts";
 import { addConsoleCommands } from "./app-console.ts";
 import { addCopyCommand } from "./app-copy.ts";
+import { addExportCommand } from "./app-export.ts";
 import { addImageCommands } from "./app-image.ts";
 import { addInfoCommand } from "./app-info.ts";
 import { addLifecycleCommands } from "./app-lifecycle.ts";
 import { addLogsCommand } from "./app-logs.ts";
 import { addMoveCommand } from "./app-move.ts";
+import { addPlacementCommands } from "./app-place.ts";
 import { addRemoveCommand } from "./app-remove.ts";
 import { addSettingsCommand } from "./app-settings.ts";
 
@@ -23,5 +25,7 @@ export function addAppCommand(parent: Command, run: RunCommand): void {
   addCloneCommand(app, run);
   addCopyCommand(app, run);
   addMoveCommand(app, run);
+  addPlacementCommands(app, run);
+  addExportCommand(app, run);
   addRemoveCommand(app, run);
 }

@@ -8,6 +8,7 @@ import { absoluteIfPath } from "../absolute-path.ts";
 import { acceptedBy, acceptingLicenses, type AcceptOptions } from "../accept-license.ts";
 import { comeUp, noWaitOption, waitOption, type ComeUpOptions } from "../come-up.ts";
 import type { CommandContext } from "../context.ts";
+import { addPlacementOptions, placementFrom, type PlacementOptions } from "./app-place.ts";
 import { asSvcError, ReportedError } from "../failure.ts";
 import { collect } from "../option-values.ts";
 import type { RunCommand } from "../run-command.ts";
@@ -20,7 +21,7 @@ import { readAssignments, setFileOption, setStdinOption } from "../assignments.t
 import { calls } from "../transport/calls.ts";
 import type { App } from "../transport/calls.ts";
 
-interface InstallOptions extends AcceptOptions {
+interface InstallOptions extends AcceptOptions, PlacementOptions {
   readonly source?: string;
   readonly name?: string;
   readonly branch?: string;
@@ -37,7 +38,7 @@ interface InstallOptions extends AcceptOptions {
 type InstallRequest = MessageInitShape<typeof InstallAppRequestSchema>;
 
 export function addInstallCommand(parent: Command, run: RunCommand): void {
-  parent
+  const command = parent
     .command("install")
     .description("install an app from a source, a git URL or a directory")
     .argument("<spec>", "package id, source/id, either with @tag; a git URL; a directory; or a compose file")
@@ -58,12 +59,15 @@ export function addInstallCommand(parent: Command, run: RunCommand): void {
     .option("--start", "start the app when it is installed")
     .option(...waitOption)
     .option(...noWaitOption)
-    .option("--private", "install for yourself alone, though the system's daemon only does not run")
-    .action(run((context, spec: string, options: InstallOptions) => install(context, spec, options)));
+    .option("--private", "install for yourself alone, though the system's daemon only does not run");
+  addPlacementOptions(command).action(
+    run((context, spec: string, options: InstallOptions) => install(context, spec, options)),
+  );
 }
 
 async function install(context: CommandContext, spec: string, options: InstallOptions): Promise<void> {
   context.privacy = options.private === true ? "wanted" : "asked";
+  const placement = placementFrom(options);
   const wanted = absoluteIfPath(context, spec);
   let app = await installAsking(context, {
     spec: wanted === spec && !spec.startsWith("/") ? spec : await packageAt(context, wanted),
@@ -72,6 +76,7 @@ async function install(context: CommandContext, spec: string, options: InstallOp
     branch: options.branch ?? "",
     tag: options.tag ?? "",
     portAuto: options.portAuto ?? false,
+    ...(placement !== undefined && { placement }),
     ...acceptedBy(options),
     settings: await readAssignments(context, { ...options, pairs: options.set }),
   });

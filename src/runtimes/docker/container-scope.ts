@@ -8,7 +8,7 @@ import { appTree } from "../app-tree.ts";
 import type { RunnableApp } from "../runtime.ts";
 
 /** Where the container finds the data directory and the checkout, if it names them. */
-const mountPoints = { data: "/svc/data", repo: "/svc/repo" } as const;
+export const mountPoints = { data: "/svc/data", repo: "/svc/repo" } as const;
 
 /** A directory of the app that its container sees. */
 export interface AppMount {
@@ -40,13 +40,7 @@ export function containerExpander(app: RunnableApp): (text: string) => string {
  */
 export function appMounts(app: RunnableApp, runtime: DockerRuntime): AppMount[] {
   const { manifest, directory } = app;
-  const texts = [
-    ...(runtime.command ?? []),
-    ...Object.values(runtime.env),
-    ...(manifest.health?.probe.kind === "exec" ? manifest.health.probe.argv : []),
-    ...(manifest.console?.argv ?? []),
-  ];
-  const named = new Set(texts.flatMap(placeholdersIn));
+  const named = namedPlaces(app, runtime);
   const writesFiles = settingsOf(manifest).some(([, { file }]) => file !== undefined);
   return [
     ...manifest.volumes.map((volume) => ({
@@ -61,6 +55,17 @@ export function appMounts(app: RunnableApp, runtime: DockerRuntime): AppMount[] 
       ? [{ source: join(directory, appTree.repo), target: mountPoints.repo, readOnly: true }]
       : []),
   ];
+}
+
+/** Placeholders in whatever the container is told. */
+export function namedPlaces({ manifest }: Pick<RunnableApp, "manifest">, runtime: DockerRuntime): Set<string> {
+  const texts = [
+    ...(runtime.command ?? []),
+    ...Object.values(runtime.env),
+    ...(manifest.health?.probe.kind === "exec" ? manifest.health.probe.argv : []),
+    ...(manifest.console?.argv ?? []),
+  ];
+  return new Set(texts.flatMap(placeholdersIn));
 }
 
 /** The environment of the container, beside its image's. */

@@ -2,17 +2,14 @@
 import { followContainerLog, readContainerLog } from "../../docker/container-logs.ts";
 import { SvcError } from "../../errors.ts";
 import type { Identities } from "../../identity/identities.ts";
-import { requireAllowed } from "../container-policy.ts";
-import { missingClock } from "../host-clock.ts";
-import { holdMounts } from "../mount-points.ts";
 import { ContainerRuntime, type ContainerRuntimeOptions } from "../container-runtime.ts";
 import { stuckContainer } from "../stuck-containers.ts";
 import { addressesByPort, publishedPorts } from "../published-ports.ts";
 import { type PublishedAddresses } from "../published-addresses.ts";
 import type { ImageRuntime, LogChunk, RunnableApp, RuntimeWork } from "../runtime.ts";
 import { AppImages, dockerRuntime, type CredentialsOf } from "./app-images.ts";
-import { containerConfig, type ContainerConfig } from "./container-config.ts";
-import { createClaims } from "./create-claims.ts";
+import type { ContainerConfig } from "./container-config.ts";
+import { ContainerConfigs } from "./container-configs.ts";
 import { DockerImages } from "./docker-images.ts";
 
 export interface DockerRuntimeOptions extends ContainerRuntimeOptions {
@@ -28,11 +25,13 @@ export class DockerRuntime extends ContainerRuntime {
   readonly images: ImageRuntime;
   readonly #options: DockerRuntimeOptions;
   readonly #images: AppImages;
+  readonly #configs: ContainerConfigs;
 
   constructor(options: DockerRuntimeOptions) {
     super(options);
     this.#options = options;
     this.#images = new AppImages(options);
+    this.#configs = new ContainerConfigs(options, this.#images);
     this.images = new DockerImages({ ...options, images: this.#images });
   }
 
@@ -45,7 +44,7 @@ export class DockerRuntime extends ContainerRuntime {
 
   async settle(app: RunnableApp): Promise<void> {
     const image = await this.#images.local(app);
-    const keep = image && (await this.#config(app, image.Id)).release;
+    const keep = image && (await this.#configs.of(app, image.Id)).release;
     const { containers } = this.appOf(app.id);
     const removed = await containers.remove(({ release, isUp }) => release !== keep && !isUp);
     await this.#images.removeBuilt(app, [this.#images.reference(app)]);
@@ -54,11 +53,11 @@ export class DockerRuntime extends ContainerRuntime {
 
   /** Whatever its image turns out to be. */
   async check(app: RunnableApp): Promise<void> {
-    await this.#requireAllowed(app, await this.#config(app, ""));
+    await this.#configs.requireAllowed(app, await this.#configs.of(app, ""));
   }
 
   protected async checkAgain(app: RunnableApp): Promise<void> {
-    await this.#hold(app, await this.#config(app, ""));
+    await this.#configs.hold(app, await this.#configs.of(app, ""));
     await this.#ensureNetwork(app);
   }
 
@@ -75,8 +74,8 @@ export class DockerRuntime extends ContainerRuntime {
       image = await this.#images.local(app);
     }
     if (image === undefined) throw new Error(`the image of app "${app.id}" is gone as soon as it was there`);
-    const config = await this.#config(app, image.Id);
-    await this.#hold(app, config);
+    const config = await this.#configs.of(app, image.Id);
+    await this.#configs.hold(app, config);
     await this.#ensureNetwork(app);
     const watched = this.appOf(app.id);
     await watched.start(app, config.release, async () => {
@@ -156,28 +155,5 @@ export class DockerRuntime extends ContainerRuntime {
     const [container] = await this.appOf(app.id).logSources();
     if (container === undefined) return;
     yield* followContainerLog(this.#options.engine, container, { tail, signal });
-  }
-
-  async #config(app: RunnableApp, imageId: string): Promise<ContainerConfig> {
-    const { user: owner } = await this.#options.identities.as(app.uid);
-    const imageReference = this.#images.reference(app);
-    const network = this.#options.networks.nameOf(app.id);
-    const absent = await missingClock();
-    return containerConfig(app, { ...this.#options, imageId, imageReference, owner, network, absent });
-  }
-
-  /** What it is checked for stays as it is from now on. */
-  async #hold(app: RunnableApp, config: ContainerConfig): Promise<void> {
-    await holdMounts(this.#options.identities, app, createClaims(config.options, config.network).binds);
-    await this.#requireAllowed(app, config);
-  }
-
-  async #requireAllowed(app: RunnableApp, { options, network }: ContainerConfig): Promise<void> {
-    const { identities, engine, unprivilegedPortStart } = this.#options;
-    await requireAllowed(app, [createClaims(options, network)], {
-      identity: await identities.as(app.uid),
-      engineSockets: [engine.socket],
-      unprivilegedPortStart,
-    });
   }
 }

@@ -1,0 +1,56 @@
+/** `svc app export`: an app as manifests for another engine. */
+import { mkdir, writeFile } from "node:fs/promises";
+import { basename, join, resolve } from "node:path";
+import { Option, type Command } from "commander";
+import { ExportAppRequestTos } from "../../../gen/svc/v1/words.ts";
+import type { CommandContext } from "../context.ts";
+import { UsageError } from "../failure.ts";
+import type { RunCommand } from "../run-command.ts";
+import { escapeControls, escapeLines } from "../render/escape.ts";
+import { calls } from "../transport/calls.ts";
+
+interface ExportOptions {
+  readonly to: string;
+  readonly output?: string;
+}
+
+export function addExportCommand(parent: Command, run: RunCommand): void {
+  parent
+    .command("export")
+    .description("print manifests that run an app on another engine")
+    .argument("<id>", "the app")
+    .addOption(
+      new Option("--to <engine>", "which engine").choices([...ExportAppRequestTos]).makeOptionMandatory(),
+    )
+    .option("-o, --output <dir>", "write the files into this directory, which must not have them")
+    .action(run((context, id: string, options: ExportOptions) => exportApp(context, id, options)));
+}
+
+async function exportApp(context: CommandContext, id: string, { to, output }: ExportOptions): Promise<void> {
+  const exported = await context.call(calls.exportApp, { id, to });
+  if (context.json) return context.printJson(exported);
+  const { files, notes } = exported;
+  const [only, ...others] = files;
+  if (output === undefined && others.length > 0) {
+    throw new UsageError(`this export has ${files.length} files: name a directory for them with --output`);
+  }
+  if (output === undefined) await context.print(escapeLines(only?.content ?? ""));
+  else await write(context, resolve(output), files);
+  for (const note of notes) context.note(escapeControls(`Note: ${note}`));
+}
+
+async function write(
+  context: CommandContext,
+  dir: string,
+  files: readonly { name: string; content: string }[],
+): Promise<void> {
+  await mkdir(dir, { recursive: true });
+  for (const { name, content } of files) {
+    // Whoever answers must not choose where it is written.
+    if (name !== basename(name) || ["", ".", ".."].includes(name)) {
+      throw new UsageError(`the daemon answered with a file that cannot be written: "${escapeControls(name)}"`);
+    }
+    await writeFile(join(dir, name), content, { flag: "wx" });
+    await context.print(`${escapeControls(join(dir, name))}\n`);
+  }
+}

@@ -1,0 +1,84 @@
+/** `svc app place` and `svc app scale`: on which engine an app runs, and in how many tasks. */
+import { Option, type Command } from "commander";
+import { AppPlacementOns, AppPlacementPortses } from "../../../gen/svc/v1/words.ts";
+import type { CommandContext } from "../context.ts";
+import { UsageError } from "../failure.ts";
+import type { RunCommand } from "../run-command.ts";
+import { escapeControls } from "../render/escape.ts";
+import { calls } from "../transport/calls.ts";
+import type { App } from "../transport/calls.ts";
+
+export interface PlacementOptions {
+  readonly on?: string;
+  readonly replicas?: number;
+  readonly publish?: string;
+}
+
+/** @param where what `--on` may say */
+export function addPlacementOptions(command: Command, where = AppPlacementOns): Command {
+  return command
+    .addOption(new Option("--on <engine>", "where it runs (default: this machine)").choices([...where]))
+    .option("--replicas <n>", "on a swarm: in how many tasks (default: 1)", replicasOf)
+    .addOption(
+      new Option(
+        "--publish <way>",
+        "on a swarm: its ports are those of the nodes that run it, or of every node (default: host)",
+      ).choices([...AppPlacementPortses]),
+    );
+}
+
+/** Nothing where the command line says nothing. */
+export function placementFrom({ on, replicas, publish }: PlacementOptions): App["placement"] {
+  if (on === "swarm") {
+    return { on, ...(replicas !== undefined && { replicas }), ports: publish ?? "" };
+  }
+  if (replicas !== undefined || publish !== undefined) {
+    throw new UsageError("--replicas and --publish go with --on swarm");
+  }
+  return on === undefined ? undefined : { on, ports: "" };
+}
+
+export function addPlacementCommands(parent: Command, run: RunCommand): void {
+  addPlacementOptions(
+    parent
+      .command("place")
+      .description("put a stopped app on a swarm, or back on this machine")
+      .argument("<id>", "the app"),
+  ).action(run((context, id: string, options: PlacementOptions) => place(context, id, options)));
+  parent
+    .command("scale")
+    .description("run an app on a swarm in so many tasks")
+    .argument("<id>", "the app")
+    .argument("<n>", "how many", replicasOf)
+    .action(run((context, id: string, replicas: number) => scale(context, id, replicas)));
+}
+
+async function place(context: CommandContext, id: string, options: PlacementOptions): Promise<void> {
+  const placement = placementFrom(options);
+  if (placement === undefined) throw new UsageError("say where: --on swarm, or --on machine");
+  const app = await context.call(calls.placeApp, { id, placement });
+  if (context.json) return context.printJson(app);
+  const text = `${app.id} runs ${placementText(app) ?? "on this machine"} from its next start on`;
+  await context.print(`${escapeControls(text)}. Start it: svc app start ${escapeControls(app.id)}\n`);
+}
+
+async function scale(context: CommandContext, id: string, replicas: number): Promise<void> {
+  const app = await context.call(calls.scaleApp, { id, replicas });
+  if (context.json) return context.printJson(app);
+  await context.print(`${escapeControls(`${app.id} runs ${placementText(app) ?? "on this machine"}`)}\n`);
+}
+
+/** `on a swarm in 3 tasks`; nothing for an app on this machine. */
+export function placementText({ placement, tasks, state }: App): string | undefined {
+  if (placement === undefined) return undefined;
+  const { on, replicas = 1 } = placement;
+  const running = tasks.filter((task) => task.state === "running").length;
+  const isPartial = state === "RUNNING" && running < replicas ? ` (${running} of them so far)` : "";
+  return `on a ${on} in ${replicas} ${replicas === 1 ? "task" : "tasks"}${isPartial}`;
+}
+
+function replicasOf(text: string): number {
+  const number = Number(text);
+  if (Number.isInteger(number) && number >= 1 && number <= 1000) return number;
+  throw new UsageError(`"${text}" is no number of tasks from 1 to 1000`);
+}

@@ -1,0 +1,29 @@
+/** What another engine needs to run an app, in files that its own tools take. */
+import type { ExportAppRequestTo } from "../../gen/svc/v1/words.ts";
+import type { RunnableApp } from "../runtimes/runtime.ts";
+import { toCompose } from "./compose.ts";
+import { toKubernetes } from "./kubernetes.ts";
+import { toNomad } from "./nomad.ts";
+import { toQuadlet } from "./quadlet.ts";
+import { workloadOf, type Workload } from "./workload.ts";
+
+export interface ExportedApp {
+  /** The main one first. */
+  readonly files: readonly { readonly name: string; readonly content: string }[];
+  /** What could not be carried over, or is still to be done. */
+  readonly notes: readonly string[];
+}
+
+const writers: Readonly<Record<ExportAppRequestTo, (workload: Workload) => ExportedApp>> = {
+  kubernetes: toKubernetes,
+  nomad: toNomad,
+  quadlet: toQuadlet,
+  compose: toCompose,
+};
+
+/** @throws SvcError `not_possible` for an app that is not one container */
+export function exportApp(app: RunnableApp, to: ExportAppRequestTo): ExportedApp {
+  const workload = workloadOf(app);
+  const { files, notes } = writers[to](workload);
+  return { files, notes: [...workload.notes, ...notes] };
+}

@@ -1,0 +1,271 @@
+/** What svc asks of the swarm that the host's engine manages, in svc's own terms. */
+import { promisify } from "node:util";
+import { appLabel, storeLabel, type Labels } from "../../docker/attribution.ts";
+import { unlessGone } from "../../docker/engine-errors.ts";
+import type { DockerEngine } from "../../docker/engine.ts";
+import type { RegistryCredentials } from "../../docker/registry-auth.ts";
+import { SvcError } from "../../errors.ts";
+import type { JsonObject } from "../../lib/json.ts";
+
+/** A service that svc has made. */
+export interface SwarmService {
+  readonly id: string;
+  readonly appId: string;
+  readonly labels: Labels;
+  /** What an update has to name, so that none is lost. */
+  readonly version: number;
+  readonly replicas: number;
+  /** As the engine takes it back. */
+  readonly spec: ServiceSpec;
+  /** How its last update goes: the engine's words, such as `completed` or `rollback_completed`. */
+  readonly update: { readonly state: string; readonly message: string } | undefined;
+}
+
+/** As `POST /services/create` takes it; what svc looks at of it. */
+export interface ServiceSpec extends JsonObject {
+  Name: string;
+  Labels: Record<string, string>;
+  TaskTemplate: JsonObject;
+  Mode: { Replicated: { Replicas: number } };
+}
+
+/** One container of a service, from its making to its end. */
+export interface SwarmTask {
+  readonly id: string;
+  readonly serviceId: string;
+  readonly appId: string;
+  readonly slot: number;
+  readonly nodeId: string;
+  /** Empty while it was given to none. */
+  readonly node: string;
+  /** The swarm's words. */
+  readonly state: string;
+  readonly desired: string;
+  /** What went wrong; empty where nothing did. */
+  readonly error: string;
+  readonly sinceMs: number;
+  readonly createdAtMs: number;
+  readonly containerId: string;
+  readonly exitCode: number | undefined;
+}
+
+export interface SwarmNode {
+  readonly id: string;
+  readonly name: string;
+  /** `ready`, `down`, … */
+  readonly state: string;
+  readonly address: string;
+}
+
+/** What is handed to tasks as files: a secret is kept encrypted, and no answer of the engine shows it. */
+export type HandedKind = "secrets" | "configs";
+
+const changeTimeoutMs = 60_000;
+
+interface Request {
+  method?: "GET" | "POST" | "DELETE";
+  path: string;
+  query?: Record<string, string | number>;
+  body?: JsonObject;
+  credentials?: RegistryCredentials | undefined;
+}
+
+/** Methods throw SvcError `unavailable` while the engine is away, or its swarm has no leader. */
+export class SwarmApi {
+  readonly #engine: DockerEngine;
+  readonly #storeId: string;
+
+  constructor(options: { engine: DockerEngine; storeId: string }) {
+    this.#engine = options.engine;
+    this.#storeId = options.storeId;
+  }
+
+  /** The id of this machine's node. @throws SvcError `not_possible` when its engine manages no swarm */
+  async managerId(): Promise<string> {
+    const info = await this.#ask<EngineInfo>("describe itself", { path: "/info" });
+    const { ControlAvailable: manages, NodeID: id, LocalNodeState: state = "inactive" } = info.Swarm ?? {};
+    if (manages === true && id !== undefined) return id;
+    const why = state === "active" ? "is a worker of its swarm" : "is in no swarm";
+    const message = `the container engine ${why}: svc puts apps on a swarm from one of its managers (docker swarm init)`;
+    throw new SvcError("not_possible", message);
+  }
+
+  async services(): Promise<SwarmService[]> {
+    const path = "/services?";
+    const found = await this.#ask<EngineService[]>("list services", { path, query: this.#ours() });
+    return found.map(serviceOf);
+  }
+
+  async service(name: string): Promise<SwarmService | undefined> {
+    const found = this.#ask<EngineService>(`inspect the service ${name}`, { path: `/services/${name}` });
+    const service = await unlessGone(found);
+    return service && serviceOf(service);
+  }
+
+  async tasks(): Promise<SwarmTask[]> {
+    const [nodes, tasks] = await Promise.all([
+      this.nodes(),
+      this.#ask<EngineTask[]>("list tasks", { path: "/tasks?", query: this.#ours() }),
+    ]);
+    const names = new Map(nodes.map(({ id, name }) => [id, name]));
+    return tasks.map((task) => taskOf(task, names.get(task.NodeID ?? "") ?? ""));
+  }
+
+  async nodes(): Promise<SwarmNode[]> {
+    const nodes = await this.#ask<EngineNode[]>("list nodes", { path: "/nodes" });
+    return nodes.map(({ ID: id, Description, Status }) => ({
+      id,
+      name: Description?.Hostname ?? id,
+      state: Status?.State ?? "unknown",
+      address: Status?.Addr ?? "",
+    }));
+  }
+
+  /** @param credentials what the nodes pull its image with */
+  async create(spec: ServiceSpec, credentials?: RegistryCredentials): Promise<void> {
+    const request = { method: "POST", path: "/services/create", body: spec, credentials } as const;
+    await this.#change(`make the service ${spec.Name}`, request);
+  }
+
+  async update(
+    { id, version }: Pick<SwarmService, "id" | "version">,
+    spec: ServiceSpec,
+    credentials?: RegistryCredentials,
+  ): Promise<void> {
+    const request = { method: "POST", path: `/services/${id}/update`, query: { version } } as const;
+    await this.#change(`change the service ${spec.Name}`, { ...request, body: spec, credentials });
+  }
+
+  async removeService(id: string): Promise<void> {
+    const request = { method: "DELETE", path: `/services/${id}` } as const;
+    await unlessGone(this.#change("remove a service", request));
+  }
+
+  /** Has the network be there that tasks of an app share, on whichever node they are. */
+  async ensureNetwork(name: string, labels: Labels): Promise<void> {
+    const found = this.#ask<unknown>(`inspect the network ${name}`, { path: `/networks/${name}` });
+    if ((await unlessGone(found)) !== undefined) return;
+    const body = { Name: name, Driver: "overlay", CheckDuplicate: true, Labels: { ...labels } };
+    await this.#change(`make the network ${name}`, { method: "POST", path: "/networks/create", body });
+  }
+
+  async removeNetwork(name: string): Promise<void> {
+    const request = { method: "DELETE", path: `/networks/${name}` } as const;
+    await unlessGone(this.#change(`remove the network ${name}`, request));
+  }
+
+  /** Resolves with the id. */
+  async hand(kind: HandedKind, name: string, content: string, labels: Labels): Promise<string> {
+    const body = { Name: name, Labels: { ...labels }, Data: Buffer.from(content).toString("base64") };
+    const request = { method: "POST", path: `/${kind}/create`, body } as const;
+    const { ID: id } = (await this.#change(`keep a file of an app among its ${kind}`, request)) as { ID: string };
+    return id;
+  }
+
+  /** Removes what was handed to tasks of an app, but for what a service uses. */
+  async removeHanded(appId: string): Promise<void> {
+    const query = { filters: JSON.stringify({ label: [`${appLabel}=${appId}`, `${storeLabel}=${this.#storeId}`] }) };
+    for (const kind of ["secrets", "configs"] as const) {
+      const found = await this.#ask<{ ID: string }[]>(`list ${kind}`, { path: `/${kind}?`, query });
+      for (const { ID: id } of found) {
+        const request = { method: "DELETE", path: `/${kind}/${id}` } as const;
+        // The engine refuses what is in use.
+        await unlessGone(this.#change(`remove one of the ${kind}`, request), [
+          "not_found",
+          "invalid_argument",
+          "failed_precondition",
+        ]);
+      }
+    }
+  }
+
+  #ours(): { filters: string } {
+    return { filters: JSON.stringify({ label: [`${storeLabel}=${this.#storeId}`] }) };
+  }
+
+  async #ask<T>(what: string, request: Request): Promise<T> {
+    return this.#engine.call(what, (docker) => dial(docker.modem, request) as Promise<T>);
+  }
+
+  async #change(what: string, request: Request): Promise<unknown> {
+    return this.#engine.operate(what, (docker) => dial(docker.modem, request), { timeoutMs: changeTimeoutMs });
+  }
+}
+
+type Modem = { dial: (options: object, callback: (error: unknown, data: unknown) => void) => void };
+
+async function dial(modem: unknown, { method = "GET", path, query, body, credentials }: Request): Promise<unknown> {
+  const { dial: send } = modem as Modem;
+  return promisify(send.bind(modem))({
+    method,
+    path,
+    statusCodes: { 200: true, 201: true, 204: true },
+    options: { ...query, ...body },
+    ...(credentials !== undefined && { authconfig: credentials }),
+  });
+}
+
+interface EngineInfo {
+  readonly Swarm?: { NodeID?: string; LocalNodeState?: string; ControlAvailable?: boolean };
+}
+
+interface EngineService {
+  readonly ID: string;
+  readonly Version: { readonly Index: number };
+  readonly Spec: ServiceSpec;
+  readonly UpdateStatus?: { readonly State?: string; readonly Message?: string };
+}
+
+interface EngineTask {
+  readonly ID: string;
+  readonly CreatedAt: string;
+  readonly ServiceID: string;
+  readonly NodeID?: string;
+  readonly Slot?: number;
+  readonly DesiredState?: string;
+  readonly Spec?: { readonly ContainerSpec?: { readonly Labels?: Labels } };
+  readonly Status?: {
+    readonly Timestamp?: string;
+    readonly State?: string;
+    readonly Err?: string;
+    readonly ContainerStatus?: { readonly ContainerID?: string; readonly ExitCode?: number };
+  };
+}
+
+interface EngineNode {
+  readonly ID: string;
+  readonly Description?: { readonly Hostname?: string };
+  readonly Status?: { readonly State?: string; readonly Addr?: string };
+}
+
+function serviceOf({ ID, Version, Spec, UpdateStatus: update }: EngineService): SwarmService {
+  return {
+    id: ID,
+    appId: Spec.Labels[appLabel] ?? "",
+    labels: Spec.Labels,
+    version: Version.Index,
+    replicas: Spec.Mode.Replicated.Replicas,
+    spec: Spec,
+    update: update && { state: update.State ?? "", message: update.Message ?? "" },
+  };
+}
+
+function taskOf(task: EngineTask, node: string): SwarmTask {
+  const { State: state = "new", Err: error = "", Timestamp: since, ContainerStatus: container } = task.Status ?? {};
+  const createdAtMs = Date.parse(task.CreatedAt);
+  return {
+    id: task.ID,
+    serviceId: task.ServiceID,
+    appId: task.Spec?.ContainerSpec?.Labels?.[appLabel] ?? "",
+    slot: task.Slot ?? 0,
+    nodeId: task.NodeID ?? "",
+    node,
+    state,
+    desired: task.DesiredState ?? "",
+    error,
+    sinceMs: since === undefined ? createdAtMs : Date.parse(since),
+    createdAtMs,
+    containerId: container?.ContainerID ?? "",
+    exitCode: container?.ExitCode,
+  };
+}

@@ -1,0 +1,217 @@
+/** Apps on a swarm of three engines, each a machine of its own: what svc makes of it, shows of it, and what becomes of it. */
+import assert from "node:assert/strict";
+import { mkdir } from "node:fs/promises";
+import { join } from "node:path";
+import anyTest, { type TestFn } from "ava";
+import { AppService, type App } from "../../gen/svc/v1/app_pb.ts";
+import { startDaemon, type TestDaemon } from "../support/daemon.ts";
+import { whyNoDocker } from "../support/docker.ts";
+import { needsDocker } from "../support/docker-test.ts";
+import { errorOf } from "../support/errors.ts";
+import { eventually } from "../support/eventually.ts";
+import { writeFiles } from "../support/packages.ts";
+import { startSwarm, type TestSwarm } from "../support/swarm.ts";
+
+interface Shared {
+  readonly swarm: TestSwarm;
+  readonly daemon: TestDaemon;
+}
+
+const base = anyTest as TestFn<Shared>;
+const test = whyNoDocker === undefined ? base.serial : base.serial.skip;
+const nobody = 65534;
+const longMs = 60_000;
+
+base.before(async (t) => {
+  if (whyNoDocker !== undefined) return;
+  t.timeout(180_000);
+  const swarm = await startSwarm(3);
+  const { images } = swarm.manager;
+  const web = 'mkdir -p /tmp/www; echo "$WORD $HOSTNAME" > /tmp/www/index.html; echo up; exec httpd -f -p 8080 -h /tmp/www';
+  for (const version of ["1", "2"]) {
+    const tag = `${swarm.registry}/web:${version}`;
+    await images.build(tag, { cmd: ["/bin/sh", "-c", web], env: { VERSION: version } });
+    await images.push(tag);
+  }
+  const config = `[docker]\nsocket = "${swarm.manager.socket}"\npublish_address = "0.0.0.0"`;
+  t.context = { swarm, daemon: await startDaemon({ config }) };
+});
+
+base.after.always(async ({ context: { swarm, daemon } }) => {
+  await daemon?.[Symbol.asyncDispose]();
+  await swarm?.[Symbol.asyncDispose]();
+});
+
+/** A package directory; every version of it lies at the same place. */
+async function packageOf({ swarm, daemon }: Shared, id: string, more = "", image = "web:1"): Promise<string> {
+  const dir = join(daemon.dir, "packages", id);
+  await mkdir(dir, { recursive: true });
+  await writeFiles(dir, {
+    "svc.yaml": `id: ${id}
+name: ${id}
+version: "1"
+docker: { image: "${swarm.registry}/${image}" }
+${more}
+`,
+  });
+  return dir;
+}
+
+const placement = (replicas: number): { on: string; replicas: number } => ({ on: "swarm", replicas });
+const nodesOf = ({ tasks }: App): string[] =>
+  tasks.filter(({ state }) => state === "running").map(({ node }) => node);
+
+const webParts = `settings: { properties: { port: { type: integer, default: 8081 }, word: { type: string, default: hello, env: WORD } } }
+ports: [{ name: http, setting: port, container_port: 8080 }]`;
+
+test(`an app runs on a swarm, is scaled over its nodes, moves when one ends, and goes${needsDocker}`, async (t) => {
+  t.timeout(240_000);
+  const { swarm, daemon } = t.context;
+  const apps = daemon.client(AppService);
+  const spec = await packageOf(t.context, "web", webParts);
+  const installed = await apps.installApp({ spec, placement: placement(1) });
+  t.like(installed, { runtime: "docker", state: "STOPPED", placement: { on: "swarm", replicas: 1, ports: "host" } });
+  t.like(await apps.startApp({ id: "web" }), { state: "RUNNING" });
+  const scaled = await apps.scaleApp({ id: "web", replicas: 3 });
+  t.is(scaled.placement?.replicas, 3);
+  const spread = await eventually(async () => {
+    const app = await apps.getApp({ id: "web" });
+    assert.deepEqual(nodesOf(app).sort(), ["node1", "node2", "node3"], JSON.stringify(app.tasks.map(String)));
+    return app;
+  }, longMs);
+  t.deepEqual(spread.tasks.map(({ slot }) => slot), [1, 2, 3]);
+  for (const node of [1, 2, 3]) {
+    await eventually(async () => assert.match(await swarm.get(node, 8081), /^hello \w+/), longMs);
+  }
+  await eventually(async () => {
+    const { lines } = await apps.getAppLogs({ id: "web" });
+    assert.deepEqual(
+      new Set(lines.map(({ text }) => text.replace(/^\d@/, ""))),
+      new Set(["node1 | up", "node2 | up", "node3 | up"]),
+    );
+  }, longMs);
+  await eventually(async () => {
+    const [stats] = (await apps.getAppStats({})).stats;
+    assert.ok(stats?.id === "web" && (stats.memoryBytes ?? 0n) > 0n);
+  }, longMs);
+
+  await daemon.kill();
+  await daemon.restart();
+  t.like(await apps.getApp({ id: "web" }), { state: "RUNNING", enabled: true });
+
+  await swarm.engines[2]?.kill();
+  await eventually(async () => {
+    const app = await apps.getApp({ id: "web" });
+    assert.match(app.stateReason, /^2 of 3 tasks run/, app.state);
+  }, longMs);
+  await swarm.engines[2]?.start();
+  await eventually(async () => {
+    const app = await apps.getApp({ id: "web" });
+    assert.equal(nodesOf(app).length, 3, `${app.stateReason} ${JSON.stringify(app.tasks.map(({ state, node, message }) => [state, node, message]))}`);
+    assert.equal(app.stateReason, "");
+  }, longMs);
+
+  t.like(await apps.stopApp({ id: "web" }), { state: "STOPPED" });
+  await apps.removeApp({ id: "web" });
+  t.deepEqual((await swarm.manager.request("GET", "/services")).expect(200), []);
+  const networks = (await swarm.manager.request("GET", "/networks")).expect(200) as { Name: string }[];
+  t.deepEqual(networks.filter(({ Name }) => Name.startsWith("svc-web")), []);
+});
+
+test(`secrets are never in what the engine shows, and reach the app${needsDocker}`, async (t) => {
+  t.timeout(120_000);
+  const { swarm, daemon } = t.context;
+  const apps = daemon.client(AppService);
+  const settings = `settings:
+  properties:
+    password: { type: string, secret: true, env: PASSWORD }
+    key: { type: string, secret: true, file: { path: key.txt } }
+    greeting: { type: string, file: { path: conf/greeting.txt } }`;
+  const spec = await packageOf(t.context, "vault", settings);
+  const values = { password: "open-sesame-1", key: "open-sesame-2", greeting: "good day" };
+  await apps.installApp({ spec, settings: values, placement: placement(1) });
+  t.is((await apps.startApp({ id: "vault" })).state, "RUNNING");
+  for (const path of ["/services", "/tasks", "/secrets", "/configs", "/containers/json"]) {
+    const { text } = await swarm.manager.request("GET", path);
+    t.false(text.includes("open-sesame"), path);
+  }
+  const find = async (): Promise<{ node: number; id: string }> => {
+    for (const [at, engine] of swarm.engines.entries()) {
+      const list = (await engine.request("GET", "/containers/json")).expect(200) as { Id: string }[];
+      if (list[0] !== undefined) return { node: at, id: list[0].Id };
+    }
+    throw new Error("no container");
+  };
+  const { node, id } = await find();
+  const inspected = await swarm.engines[node]!.request("GET", `/containers/${id}/json`);
+  t.false(inspected.text.includes("open-sesame"));
+  t.true(inspected.text.includes("PASSWORD_FILE=/run/secrets/PASSWORD"));
+  const script = "cat /run/secrets/PASSWORD /svc/data/key.txt /svc/data/conf/greeting.txt";
+  const engine = swarm.engines[node]!;
+  const exec = (await engine.request("POST", `/containers/${id}/exec`, {
+    ...{ AttachStdout: true, AttachStderr: true, Cmd: ["sh", "-c", script] },
+  })).expect(201) as { Id: string };
+  const { text } = await engine.request("POST", `/exec/${exec.Id}/start`, { Detach: false });
+  for (const value of Object.values(values)) t.true(text.includes(value), text);
+  await apps.stopApp({ id: "vault" });
+  await apps.removeApp({ id: "vault" });
+  for (const kind of ["secrets", "configs"]) t.deepEqual((await swarm.manager.request("GET", `/${kind}`)).expect(200), []);
+});
+
+test(`a regular user's app is bound on a swarm as on one machine${needsDocker}`, async (t) => {
+  t.timeout(120_000);
+  const { swarm, daemon } = t.context;
+  await using user = await daemon.as(nobody);
+  const apps = user.client(AppService);
+  const place = async (id: string, more: string): ReturnType<typeof errorOf> => {
+    const spec = await packageOf(t.context, id, more);
+    return errorOf(apps.installApp({ spec, placement: placement(1), permissionsAck: true }));
+  };
+  const low = "settings: { properties: { port: { type: integer, default: 80 } } }\nports: [{ name: http, setting: port, container_port: 80 }]";
+  t.like(await place("low", low), { reason: "denied" });
+  t.like(await place("keeps", "volumes: [{ name: keep, path: /keep }]"), { reason: "denied" });
+  const near = "settings: { properties: { port: { type: integer, default: 8089 } } }\nports: [{ name: http, setting: port, container_port: 80, address: 127.0.0.1 }]";
+  t.like(await place("near", near), { reason: "denied" });
+
+  const spec = await packageOf(t.context, "mine", "");
+  await apps.installApp({ spec, placement: placement(1) });
+  t.is((await apps.startApp({ id: "mine" })).state, "RUNNING");
+  const [service] = (await swarm.manager.request("GET", "/services")).expect(200) as {
+    Spec: { TaskTemplate: { ContainerSpec: object; Resources: object } };
+  }[];
+  t.like(service?.Spec.TaskTemplate, {
+    ContainerSpec: { User: `${nobody}:${nobody}`, CapabilityDrop: ["ALL"] },
+    Resources: { Limits: { Pids: 500 } },
+  });
+  await using other = await daemon.as(54321);
+  t.like(await errorOf(other.client(AppService).scaleApp({ id: "mine", replicas: 2 })), { reason: "not_found" });
+  await apps.removeApp({ id: "mine" });
+});
+
+test(`data keep an app on this machine; what cannot start says why, and leaves nothing${needsDocker}`, async (t) => {
+  t.timeout(180_000);
+  const { swarm, daemon } = t.context;
+  const apps = daemon.client(AppService);
+  const spec = await packageOf(t.context, "data", "volumes: [{ name: keep, path: /keep }]");
+  await apps.installApp({ spec });
+  t.like(await errorOf(apps.scaleApp({ id: "data", replicas: 2 })), { reason: "not_possible" });
+  await apps.placeApp({ id: "data", placement: placement(2) });
+  t.is((await apps.startApp({ id: "data" })).state, "RUNNING");
+  t.deepEqual(nodesOf(await apps.getApp({ id: "data" })), ["node1", "node1"]);
+  t.like(await errorOf(apps.placeApp({ id: "data", placement: { on: "machine" } })), { reason: "app_running" });
+  await apps.removeApp({ id: "data" });
+
+  const bad = await packageOf(t.context, "bad", "health: { exec: [/bin/false], start_period: 1s, interval: 1s, retries: 1 }\nrestart: { policy: never }");
+  await apps.installApp({ spec: bad, placement: placement(1) });
+  t.like(await errorOf(apps.startApp({ id: "bad" })), { reason: "start_failed" });
+  t.like(await apps.getApp({ id: "bad" }), { state: "FAILED" });
+  t.deepEqual((await swarm.manager.request("GET", "/services")).expect(200), []);
+  await apps.removeApp({ id: "bad" });
+
+  const host = await packageOf(t.context, "host", "permissions: [privileged]").then((dir) => dir);
+  await writeFiles(host, {
+    "svc.yaml": `id: host\nname: host\nversion: "1"\ndocker: { image: "${swarm.registry}/web:1", privileged: true }\npermissions: [privileged]\n`,
+  });
+  const refused = await errorOf(apps.installApp({ spec: host, placement: placement(1), permissionsAck: true }));
+  t.like(refused, { reason: "not_possible" });
+});

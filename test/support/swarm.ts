@@ -1,0 +1,138 @@
+/**
+ * A real swarm: engines that are machines of their own, each with its network namespace and host name, on one switch, with
+ * a registry that all of them reach. This kernel need not have IP_VS: ports are those of the nodes (`host`).
+ */
+import { execFile, spawn, type ChildProcess } from "node:child_process";
+import { once } from "node:events";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { promisify } from "node:util";
+import { startEngine, type TestEngine } from "./docker.ts";
+import { eventually } from "./eventually.ts";
+
+const run = promisify(execFile);
+
+export interface TestSwarm extends AsyncDisposable {
+  /** The first is the manager; they are called node1, node2, … */
+  readonly engines: readonly TestEngine[];
+  readonly manager: TestEngine;
+  /** Where all of them pull from. */
+  readonly registry: string;
+  /** What a node answers at a port. @param node from 1 */
+  get(node: number, port: number): Promise<string>;
+  /** Cuts a node off from the others, or joins it again. */
+  link(node: number, state: "up" | "down"): Promise<void>;
+}
+
+const registryAddress = "10.77.0.254";
+const addressOf = (node: number): string => `10.77.0.${node}`;
+
+export async function startSwarm(size: number): Promise<TestSwarm> {
+  await using made = new AsyncDisposableStack();
+  const dir = await mkdtemp(join(tmpdir(), "svc-swarm-"));
+  made.defer(() => rm(dir, { recursive: true, force: true, maxRetries: 5 }));
+  const hub = await startSwitch();
+  made.defer(() => void hub.kill("SIGKILL"));
+  const inside = [`--net=/proc/${hub.pid}/ns/net`];
+  const registry = await startRegistry(dir, inside);
+  made.defer(() => void registry.kill("SIGKILL"));
+  const engines: TestEngine[] = [];
+  for (let node = 1; node <= size; node++) {
+    const engine = await startEngine({
+      machine: { name: `node${node}`, connect: (pid) => connect(pid, node, hub.pid ?? 0) },
+      arguments: ["--insecure-registry", `${registryAddress}:5000`],
+    });
+    made.use(engine);
+    engines.push(engine);
+  }
+  const [manager, ...workers] = engines;
+  if (manager === undefined) throw new Error("a swarm has one engine at least");
+  await joinAll(manager, workers);
+  const owned = made.move();
+  return {
+    engines,
+    manager,
+    registry: `${registryAddress}:5000`,
+    get: async (node, port) => {
+      const url = `http://${addressOf(node)}:${port}/`;
+      return fetchInside(inside, url);
+    },
+    link: async (node, state) => {
+      await run("nsenter", [...inside, "ip", "link", "set", `node${node}`, state]);
+    },
+    [Symbol.asyncDispose]: () => owned.disposeAsync(),
+  };
+}
+
+async function fetchInside(inside: readonly string[], url: string): Promise<string> {
+  const script = "fetch(process.argv[1]).then(async (answer) => process.stdout.write(await answer.text()))";
+  const { stdout } = await run("nsenter", [...inside, process.execPath, "-e", script, url], { timeout: 20_000 });
+  return stdout;
+}
+
+/** What holds the namespace of the switch. */
+async function startSwitch(): Promise<ChildProcess> {
+  const setUp = [
+    "ip link set lo up",
+    "ip link add switch type bridge",
+    `ip address add ${registryAddress}/24 dev switch`,
+    "ip link set switch up",
+    "echo ready",
+    "exec sleep infinity",
+  ].join(" && ");
+  const child = spawn("setpriv", ["--pdeathsig=KILL", "unshare", "--net", "sh", "-c", setUp], {
+    stdio: ["ignore", "pipe", "ignore"],
+    detached: true,
+  });
+  await once(child.stdout, "data");
+  child.stdout.destroy();
+  child.unref();
+  return child;
+}
+
+/** A cable between a machine and the switch. */
+async function connect(pid: number, node: number, hub: number): Promise<void> {
+  const far = ["type", "veth", "peer", "name", `node${node}`, "netns", String(hub)];
+  await run("ip", ["link", "add", "eth0", "netns", String(pid), ...far]);
+  await run("nsenter", [`--net=/proc/${hub}/ns/net`, "ip", "link", "set", `node${node}`, "master", "switch", "up"]);
+  const own = ["nsenter", `--net=/proc/${pid}/ns/net`, "ip"] as const;
+  await run(own[0], [...own.slice(1), "address", "add", `${addressOf(node)}/24`, "dev", "eth0"]);
+  await run(own[0], [...own.slice(1), "link", "set", "eth0", "up"]);
+  await run(own[0], [...own.slice(1), "route", "add", "default", "via", registryAddress]);
+}
+
+async function startRegistry(dir: string, inside: readonly string[]): Promise<ChildProcess> {
+  const config = {
+    version: "0.1",
+    log: { level: "error" },
+    storage: { filesystem: { rootdirectory: join(dir, "registry") } },
+    http: { addr: `${registryAddress}:5000` },
+  };
+  const file = join(dir, "registry.yml");
+  // JSON is YAML too.
+  await writeFile(file, JSON.stringify(config));
+  const child = spawn("setpriv", ["--pdeathsig=KILL", "nsenter", ...inside, "docker-registry", "serve", file], {
+    stdio: "ignore",
+    detached: true,
+  });
+  child.unref();
+  const url = `http://${registryAddress}:5000/v2/`;
+  await eventually(() => fetchInside(inside, url), 30_000);
+  return child;
+}
+
+async function joinAll(manager: TestEngine, workers: readonly TestEngine[]): Promise<void> {
+  const listen = { ListenAddr: "0.0.0.0:2377" };
+  const init = { ...listen, AdvertiseAddr: addressOf(1), DefaultAddrPool: ["10.78.0.0/16"], SubnetSize: 24, Spec: { Dispatcher: { HeartbeatPeriod: 3e9 } } };
+  (await manager.request("POST", "/swarm/init", init)).expect(200);
+  const { JoinTokens: tokens } = (await manager.request("GET", "/swarm")).expect(200) as {
+    JoinTokens: { Worker: string };
+  };
+  for (const [at, worker] of workers.entries()) {
+    const AdvertiseAddr = addressOf(at + 2);
+    const RemoteAddrs = [`${addressOf(1)}:2377`];
+    const joining = { ...listen, AdvertiseAddr, RemoteAddrs, JoinToken: tokens.Worker };
+    (await worker.request("POST", "/swarm/join", joining)).expect(200);
+  }
+}
