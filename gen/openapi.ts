@@ -326,6 +326,32 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/apps/{id}/export": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * What another engine needs to run the app
+         * @description What another engine needs to run the app: manifests that its own tools take, and a note for everything that they do not
+         *     carry over. Secrets are never in it: where one belongs stands `REPLACE-ME`. `not_possible` for a package that is not of the
+         *     docker runtime.
+         *
+         *     Access: any identified caller; a regular user sees and changes what is their own.
+         *
+         *     Capability: `app.export`.
+         */
+        get: operations["exportApp"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/apps/{id}/logs": {
         parameters: {
             query?: never;
@@ -3482,6 +3508,20 @@ export interface components {
             /** @description The user whose it is; absent for what is the host's. */
             owner?: number;
         };
+        /** @description Manifests for another engine. */
+        ExportAppResponse: {
+            /** @description The files, the main one first. */
+            files: components["schemas"]["ExportedFile"][];
+            /** @description What could not be carried over or is still to be done, a sentence each. */
+            notes: string[];
+        };
+        /** @description One file of an export. */
+        ExportedFile: {
+            /** @description Its name, such as `web.yaml`. */
+            name: string;
+            /** @description What it says. */
+            content: string;
+        };
         /** @description What to unpack where. */
         ExtractArchiveRequest: {
             /** @description Absolute path of the archive. */
@@ -5670,6 +5710,42 @@ export interface operations {
             409: components["responses"]["Conflict"];
             413: components["responses"]["BodyTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["TooMany"];
+            431: components["responses"]["HeadTooLarge"];
+            500: components["responses"]["Internal"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["DeadlineExceeded"];
+        };
+    };
+    exportApp: {
+        parameters: {
+            query: {
+                /** @description The engine. */
+                to: "kubernetes" | "nomad" | "quadlet" | "compose";
+            };
+            header?: never;
+            path: {
+                /** @description Id of the app. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Done. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ExportAppResponse"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
             429: components["responses"]["TooMany"];
             431: components["responses"]["HeadTooLarge"];
             500: components["responses"]["Internal"];

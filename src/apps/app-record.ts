@@ -63,7 +63,14 @@ export type NewApp = Omit<AppRecord, "rowVersion">;
 /** What tells an app apart that is being made from others that are. */
 type MadeApp = Omit<
   NewApp,
-  "desired" | "state" | "stateReason" | "createdAtMs" | "changedAtMs" | "startedSettings" | "failure" | "placement"
+  | "desired"
+  | "state"
+  | "stateReason"
+  | "createdAtMs"
+  | "changedAtMs"
+  | "startedSettings"
+  | "failure"
+  | "placement"
 > &
   Partial<Pick<NewApp, "placement">>;
 

@@ -84,7 +84,10 @@ export function viewApp(parts: ViewParts): AppView {
     ...(healthReason !== undefined && { healthReason }),
     ...(backups !== undefined && { backups: viewBackups(backups) }),
     ...(app.placement !== null && { placement: { on: "swarm", ...app.placement } }),
-    tasks: (status?.tasks ?? []).map(({ sinceMs, ...task }) => ({ ...task, since: timestampFromMs(sinceMs) })),
+    tasks: (status?.tasks ?? []).map(({ sinceMs, ...task }) => ({
+      ...task,
+      since: timestampFromMs(sinceMs),
+    })),
   };
 }
 

@@ -5,12 +5,15 @@ import type { ExportedApp } from "./export.ts";
 import { secretPlaceholder, type Workload } from "./workload.ts";
 
 export function toCompose(workload: Workload): ExportedApp {
-  const { name, image, entrypoint, command, env, secretEnv, volumes, ports, health, limits, runtime } = workload;
+  const { name, image, entrypoint, command, env, secretEnv, volumes, ports, health, limits, runtime } =
+    workload;
   const files = workload.files.map((file, at) => ({ ...file, name: `${name}-${at}-${basename(file.path)}` }));
   const mounts = [
     ...volumes.map((volume) => `${volume.name}:${volume.path}`),
     ...files.map((file) => `./${file.name}:${file.path}:ro`),
-    ...runtime.mounts.map(({ source, target, read_only: readOnly }) => `${source}:${target}${readOnly === true ? ":ro" : ""}`),
+    ...runtime.mounts.map(
+      ({ source, target, read_only: readOnly }) => `${source}:${target}${readOnly === true ? ":ro" : ""}`,
+    ),
   ];
   const isExec = health?.probe.kind === "exec";
   const service = {
@@ -26,7 +29,9 @@ export function toCompose(workload: Workload): ExportedApp {
       ]),
     ),
     ...(ports.length > 0 &&
-      runtime.network === "bridge" && { ports: ports.map(({ port, inside, protocol }) => `${port}:${inside}/${protocol}`) }),
+      runtime.network === "bridge" && {
+        ports: ports.map(({ port, inside, protocol }) => `${port}:${inside}/${protocol}`),
+      }),
     ...(runtime.network !== "bridge" && { network_mode: runtime.network }),
     ...(mounts.length > 0 && { volumes: mounts }),
     ...(health !== undefined &&
@@ -54,7 +59,6 @@ export function toCompose(workload: Workload): ExportedApp {
     ...(runtime.groups !== undefined && { group_add: runtime.groups.map(String) }),
   };
   const document = {
-    name,
     services: { [name]: service },
     ...(volumes.length > 0 && { volumes: Object.fromEntries(volumes.map((volume) => [volume.name, {}])) }),
   };
@@ -64,8 +68,12 @@ export function toCompose(workload: Workload): ExportedApp {
       ...files.map((file) => ({ name: file.name, content: file.content })),
     ],
     notes: [
-      ...(health === undefined || isExec ? [] : [`compose has no check by ${health.probe.kind}: its health is not looked at`]),
-      ...(secretEnv.length > 0 ? [`set ${secretEnv.join(", ")} in the environment of docker compose, or in .env`] : []),
+      ...(health === undefined || isExec
+        ? []
+        : [`compose has no check by ${health.probe.kind}: its health is not looked at`]),
+      ...(secretEnv.length > 0
+        ? [`set ${secretEnv.join(", ")} in the environment of docker compose, or in .env`]
+        : []),
     ],
   };
 }

@@ -18,12 +18,21 @@ export function toKubernetes(workload: Workload): ExportedApp {
   const notes = [
     ...(volumes.length > 0 ? [`each volume asks for ${volumeSize}: set what it needs`] : []),
     ...(limits.openFiles === undefined ? [] : ["its limit of open files is the runtime's of the node there"]),
-    ...(ports.length === 0 ? [] : ["its ports are reached within the cluster: add an Ingress, or another type of Service"]),
-    ...(workload.stop.signal === "SIGTERM" ? [] : [`it is stopped by SIGTERM there, not by ${workload.stop.signal}, unless its image says so`]),
-    ...(workload.restart.policy === "always" ? [] : [`a Deployment always starts it again; here its policy is "${workload.restart.policy}"`]),
+    ...(ports.length === 0
+      ? []
+      : ["its ports are reached within the cluster: add an Ingress, or another type of Service"]),
+    ...(workload.stop.signal === "SIGTERM"
+      ? []
+      : [`it is stopped by SIGTERM there, not by ${workload.stop.signal}, unless its image says so`]),
+    ...(workload.restart.policy === "always"
+      ? []
+      : [`a Deployment always starts it again; here its policy is "${workload.restart.policy}"`]),
     ...((runtime.groups ?? []).length > 0 ? ["its further groups are supplementalGroups there"] : []),
   ];
-  return { files: [{ name: `${name}.yaml`, content: documents.map((each) => stringify(each)).join("---\n") }], notes };
+  return {
+    files: [{ name: `${name}.yaml`, content: documents.map((each) => stringify(each)).join("---\n") }],
+    notes,
+  };
 }
 
 const labelsOf = ({ name }: Workload): Record<string, string> => ({ "app.kubernetes.io/name": name });
@@ -36,7 +45,13 @@ function metadata(workload: Workload, suffix = ""): object {
 function filesOf({ files }: Workload, isSecret: boolean): { key: string; path: string; content: string }[] {
   return files.flatMap((file, at) =>
     file.isSecret === isSecret
-      ? [{ key: `${at}-${basename(file.path).replaceAll(/[^-._a-zA-Z0-9]/g, "_")}`, path: file.path, content: file.content }]
+      ? [
+          {
+            key: `${at}-${basename(file.path).replaceAll(/[^-._a-zA-Z0-9]/g, "_")}`,
+            path: file.path,
+            content: file.content,
+          },
+        ]
       : [],
   );
 }
@@ -68,7 +83,10 @@ function claim(workload: Workload, { name }: { name: string }): object {
 
 function deployment(workload: Workload): object {
   const { name, volumes, replicas, stop, runtime } = workload;
-  const hostVolumes = runtime.mounts.map(({ source }, at) => ({ name: `host-${at}`, hostPath: { path: source } }));
+  const hostVolumes = runtime.mounts.map(({ source }, at) => ({
+    name: `host-${at}`,
+    hostPath: { path: source },
+  }));
   const handed = [
     ...(filesOf(workload, false).length === 0 ? [] : [{ name: "config", configMap: { name } }]),
     ...(filesOf(workload, true).length === 0 ? [] : [{ name: "secret", secret: { secretName: name } }]),
@@ -94,7 +112,9 @@ function deployment(workload: Workload): object {
           ...(runtime.network === "host" && { hostNetwork: true }),
           ...(runtime.pid === "host" && { hostPID: true }),
           ...(runtime.ipc === "host" && { hostIPC: true }),
-          ...((runtime.groups ?? []).length > 0 && { securityContext: { supplementalGroups: runtime.groups } }),
+          ...((runtime.groups ?? []).length > 0 && {
+            securityContext: { supplementalGroups: runtime.groups },
+          }),
           containers: [container(workload)],
           ...(all.length > 0 && { volumes: all }),
         },
@@ -112,8 +132,18 @@ function container(workload: Workload): object {
   };
   const mounts = [
     ...volumes.map((volume) => ({ name: `volume-${volume.name}`, mountPath: volume.path })),
-    ...filesOf(workload, false).map(({ key, path }) => ({ name: "config", mountPath: path, subPath: key, readOnly: true })),
-    ...filesOf(workload, true).map(({ key, path }) => ({ name: "secret", mountPath: path, subPath: key, readOnly: true })),
+    ...filesOf(workload, false).map(({ key, path }) => ({
+      name: "config",
+      mountPath: path,
+      subPath: key,
+      readOnly: true,
+    })),
+    ...filesOf(workload, true).map(({ key, path }) => ({
+      name: "secret",
+      mountPath: path,
+      subPath: key,
+      readOnly: true,
+    })),
     ...runtime.mounts.map(({ target, read_only: readOnly }, at) => ({
       name: `host-${at}`,
       mountPath: target,
@@ -129,10 +159,15 @@ function container(workload: Workload): object {
     ...(runtime.workingDir !== undefined && { workingDir: runtime.workingDir }),
     env: Object.keys(env).map((key) => ({
       name: key,
-      valueFrom: { [secretEnv.includes(key) ? "secretKeyRef" : "configMapKeyRef"]: { name, key: `env.${key}` } },
+      valueFrom: {
+        [secretEnv.includes(key) ? "secretKeyRef" : "configMapKeyRef"]: { name, key: `env.${key}` },
+      },
     })),
     ...(ports.length > 0 && {
-      ports: ports.map(({ protocol, inside }) => ({ containerPort: inside, protocol: protocol.toUpperCase() })),
+      ports: ports.map(({ protocol, inside }) => ({
+        containerPort: inside,
+        protocol: protocol.toUpperCase(),
+      })),
     }),
     ...(Object.keys(bounds).length > 0 && { resources: { limits: bounds } }),
     ...(probe && { readinessProbe: probe, livenessProbe: probe }),
@@ -161,7 +196,9 @@ function probeOf({ health, healthArgv, ports }: Workload): object | undefined {
   if (probe.kind === "exec") return { exec: { command: healthArgv }, ...times };
   const port = ports.find(({ name }) => name === probe.port)?.inside;
   if (port === undefined) return undefined;
-  return probe.kind === "tcp" ? { tcpSocket: { port }, ...times } : { httpGet: { path: probe.path, port }, ...times };
+  return probe.kind === "tcp"
+    ? { tcpSocket: { port }, ...times }
+    : { httpGet: { path: probe.path, port }, ...times };
 }
 
 function service(workload: Workload): object {

@@ -24,13 +24,20 @@ export function toNomad(workload: Workload): ExportedApp {
       Networks: [
         {
           Mode: workload.runtime.network === "host" ? "host" : "bridge",
-          ReservedPorts: ports.map((port) => ({ Label: label(port.name), Value: port.port, To: port.inside })),
+          ReservedPorts: ports.map((port) => ({
+            Label: label(port.name),
+            Value: port.port,
+            To: port.inside,
+          })),
         },
       ],
     }),
     ...(volumes.length > 0 && {
       Volumes: Object.fromEntries(
-        volumes.map((volume) => [volume.name, { Name: volume.name, Type: "host", Source: `${name}-${volume.name}`, ReadOnly: false }]),
+        volumes.map((volume) => [
+          volume.name,
+          { Name: volume.name, Type: "host", Source: `${name}-${volume.name}`, ReadOnly: false },
+        ]),
       ),
     }),
     ...(ports.length > 0 && { Services: [serviceOf(workload)] }),
@@ -40,10 +47,18 @@ export function toNomad(workload: Workload): ExportedApp {
   return {
     files: [{ name: `${name}.nomad.json`, content: `${JSON.stringify(job, undefined, 2)}\n` }],
     notes: [
-      ...volumes.map((volume) => `declare the host volume "${name}-${volume.name}" on the clients that may run it`),
-      ...(limits.memoryBytes === undefined ? [`it gets ${defaultMemoryMb} MB there: it has no limit here`] : []),
-      ...(limits.openFiles === undefined ? [] : ["its limit of open files is a ulimit of the docker driver there"]),
-      ...(workload.secretEnv.length > 0 ? ["its secrets stand in the job: better have them from Vault or a Nomad variable"] : []),
+      ...volumes.map(
+        (volume) => `declare the host volume "${name}-${volume.name}" on the clients that may run it`,
+      ),
+      ...(limits.memoryBytes === undefined
+        ? [`it gets ${defaultMemoryMb} MB there: it has no limit here`]
+        : []),
+      ...(limits.openFiles === undefined
+        ? []
+        : ["its limit of open files is a ulimit of the docker driver there"]),
+      ...(workload.secretEnv.length > 0
+        ? ["its secrets stand in the job: better have them from Vault or a Nomad variable"]
+        : []),
     ],
   };
 }
@@ -66,7 +81,9 @@ function taskOf(workload: Workload): object {
       ...(limits.openFiles !== undefined && { ulimit: { nofile: String(limits.openFiles) } }),
       volumes: [
         ...files.map((file, at) => `local/${at}-${posix.basename(file.path)}:${file.path}`),
-        ...runtime.mounts.map(({ source, target, read_only: readOnly }) => `${source}:${target}${readOnly === true ? ":ro" : ""}`),
+        ...runtime.mounts.map(
+          ({ source, target, read_only: readOnly }) => `${source}:${target}${readOnly === true ? ":ro" : ""}`,
+        ),
       ],
     },
     ...(runtime.user !== undefined && { User: runtime.user }),
@@ -79,10 +96,17 @@ function taskOf(workload: Workload): object {
       RightDelim: ":svc>>>",
       ChangeMode: "restart",
     })),
-    VolumeMounts: volumes.map((volume) => ({ Volume: volume.name, Destination: volume.path, ReadOnly: false })),
+    VolumeMounts: volumes.map((volume) => ({
+      Volume: volume.name,
+      Destination: volume.path,
+      ReadOnly: false,
+    })),
     Resources: {
       CPU: Math.max(1, Math.round((limits.cpus ?? 0.5) * mhzPerCpu)),
-      MemoryMB: limits.memoryBytes === undefined ? defaultMemoryMb : Math.max(10, Math.ceil(limits.memoryBytes / bytesPerMb)),
+      MemoryMB:
+        limits.memoryBytes === undefined
+          ? defaultMemoryMb
+          : Math.max(10, Math.ceil(limits.memoryBytes / bytesPerMb)),
     },
     KillSignal: stop.signal,
     KillTimeout: stop.graceMs * nanosecondsPerMs,
@@ -94,12 +118,24 @@ function serviceOf({ name, health, healthArgv, ports }: Workload): object {
   const own = { Name: name, Provider: "nomad", PortLabel: label(first?.name ?? "") };
   if (health === undefined) return own;
   const { probe, intervalMs, timeoutMs } = health;
-  const times = { Interval: Math.max(1_000, intervalMs) * nanosecondsPerMs, Timeout: Math.max(1_000, timeoutMs) * nanosecondsPerMs };
+  const times = {
+    Interval: Math.max(1_000, intervalMs) * nanosecondsPerMs,
+    Timeout: Math.max(1_000, timeoutMs) * nanosecondsPerMs,
+  };
   if (probe.kind === "exec") {
     const [Command, ...Args] = healthArgv;
-    return { ...own, Provider: "consul", Checks: [{ Type: "script", TaskName: name, Command, Args, ...times }] };
+    return {
+      ...own,
+      Provider: "consul",
+      Checks: [{ Type: "script", TaskName: name, Command, Args, ...times }],
+    };
   }
-  const check = { Type: probe.kind, PortLabel: label(probe.port), ...(probe.kind === "http" && { Path: probe.path }), ...times };
+  const check = {
+    Type: probe.kind,
+    PortLabel: label(probe.port),
+    ...(probe.kind === "http" && { Path: probe.path }),
+    ...times,
+  };
   return { ...own, Checks: [check] };
 }
 

@@ -4,7 +4,8 @@ import type { ExportedApp } from "./export.ts";
 import { secretPlaceholder, type Workload } from "./workload.ts";
 
 export function toQuadlet(workload: Workload): ExportedApp {
-  const { name, image, entrypoint, command, env, secretEnv, volumes, ports, health, limits, runtime } = workload;
+  const { name, image, entrypoint, command, env, secretEnv, volumes, ports, health, limits, runtime } =
+    workload;
   const files = workload.files.map((file, at) => ({ ...file, name: `${name}-${at}-${basename(file.path)}` }));
   const secrets = secretEnv.filter((key) => env[key] === secretPlaceholder);
   const args = [
@@ -26,7 +27,10 @@ export function toQuadlet(workload: Workload): ExportedApp {
       .filter(([key]) => !secrets.includes(key))
       .map(([key, value]): [string, string] => ["Environment", quoted(`${key}=${value}`)]),
     ...secrets.map((key): [string, string] => ["Secret", `${secretName(name, key)},type=env,target=${key}`]),
-    ...ports.map(({ port, inside, protocol }): [string, string] => ["PublishPort", `${port}:${inside}/${protocol}`]),
+    ...ports.map(({ port, inside, protocol }): [string, string] => [
+      "PublishPort",
+      `${port}:${inside}/${protocol}`,
+    ]),
     ...volumes.map((volume): [string, string] => ["Volume", `${name}-${volume.name}.volume:${volume.path}`]),
     ...files.map((file): [string, string] => ["Volume", `./${file.name}:${file.path}:ro`]),
     ...runtime.mounts.map(({ source, target, read_only: readOnly }): [string, string] => [
@@ -65,12 +69,17 @@ export function toQuadlet(workload: Workload): ExportedApp {
   return {
     files: [
       { name: `${name}.container`, content: unit },
-      ...volumes.map((volume) => ({ name: `${name}-${volume.name}.volume`, content: sections({ Volume: [] }) })),
+      ...volumes.map((volume) => ({
+        name: `${name}-${volume.name}.volume`,
+        content: sections({ Volume: [] }),
+      })),
       ...files.map((file) => ({ name: file.name, content: file.content })),
     ],
     notes: [
       ...secrets.map((key) => `make its secret first: podman secret create ${secretName(name, key)} FILE`),
-      ...(health === undefined || isExec ? [] : [`Quadlet has no check by ${health.probe.kind}: its health is not looked at`]),
+      ...(health === undefined || isExec
+        ? []
+        : [`Quadlet has no check by ${health.probe.kind}: its health is not looked at`]),
       ...(workload.replicas > 1 ? [`it runs once there, not ${workload.replicas} times`] : []),
     ],
   };

@@ -83,7 +83,10 @@ export function workloadOf(app: RunnableApp): Workload {
       ...manifest.volumes.map(({ name, path }) => ({ name: plainName(name), path: posix.normalize(path) })),
       ...(namedPlaces(app, runtime).has("data") ? [{ name: "data", path: mountPoints.data }] : []),
     ],
-    ports: resolvePorts(manifest, settings).map((port) => ({ ...port, inside: declared.get(port.name) ?? port.port })),
+    ports: resolvePorts(manifest, settings).map((port) => ({
+      ...port,
+      inside: declared.get(port.name) ?? port.port,
+    })),
     replicas: app.placement?.replicas ?? 1,
     health: manifest.health,
     healthArgv: manifest.health?.probe.kind === "exec" ? manifest.health.probe.argv.map(expand) : [],
@@ -100,20 +103,31 @@ function withoutSecrets({ manifest, settings }: RunnableApp): { settings: JsonOb
     const isSet = !["", null, undefined].includes(values[name] as string | null | undefined);
     return secret === true && isSet ? [name] : [];
   });
-  return { settings: { ...settings, ...Object.fromEntries(secrets.map((name) => [name, secretPlaceholder])) }, secrets };
+  return {
+    settings: { ...settings, ...Object.fromEntries(secrets.map((name) => [name, secretPlaceholder])) },
+    secrets,
+  };
 }
 
 function notesOf(app: RunnableApp, runtime: DockerRuntime, secrets: readonly string[]): string[] {
   const { manifest } = app;
   const named = namedPlaces(app, runtime);
   return [
-    ...secrets.map((name) => `the secret "${name}" is not exported: put it where ${secretPlaceholder} stands`),
-    ...(runtime.image === undefined ? ["its image is built from its package: build it, push it, and name it in the manifest"] : []),
-    ...(manifest.volumes.length > 0 || named.has("data") ? ["its data are not exported: svc backup create makes an archive of them"] : []),
+    ...secrets.map(
+      (name) => `the secret "${name}" is not exported: put it where ${secretPlaceholder} stands`,
+    ),
+    ...(runtime.image === undefined
+      ? ["its image is built from its package: build it, push it, and name it in the manifest"]
+      : []),
+    ...(manifest.volumes.length > 0 || named.has("data")
+      ? ["its data are not exported: svc backup create makes an archive of them"]
+      : []),
     ...(named.has("repo") ? [`it reads its package at ${mountPoints.repo}, which is not exported`] : []),
     ...(app.ownerUid === 0 ? [] : [`here it runs as its owner (uid ${app.uid}); there as its image says`]),
     ...(manifest.backup === undefined ? [] : ["its backup policy is svc's"]),
-    ...(manifest.migrate === undefined ? [] : ["its migration step is svc's: run it by hand between versions"]),
+    ...(manifest.migrate === undefined
+      ? []
+      : ["its migration step is svc's: run it by hand between versions"]),
     ...runtime.mounts.map(({ source }) => `it mounts ${source} of its host`),
     ...runtime.devices.map((device) => `it uses the device ${device} of its host`),
   ];

@@ -27,7 +27,8 @@ base.before(async (t) => {
   t.timeout(180_000);
   const swarm = await startSwarm(3);
   const { images } = swarm.manager;
-  const web = 'mkdir -p /tmp/www; echo "$WORD $HOSTNAME" > /tmp/www/index.html; echo up; exec httpd -f -p 8080 -h /tmp/www';
+  const web =
+    'mkdir -p /tmp/www; echo "$WORD $HOSTNAME" > /tmp/www/index.html; echo up; exec httpd -f -p 8080 -h /tmp/www';
   for (const version of ["1", "2"]) {
     const tag = `${swarm.registry}/web:${version}`;
     await images.build(tag, { cmd: ["/bin/sh", "-c", web], env: { VERSION: version } });
@@ -70,7 +71,11 @@ test(`an app runs on a swarm, is scaled over its nodes, moves when one ends, and
   const apps = daemon.client(AppService);
   const spec = await packageOf(t.context, "web", webParts);
   const installed = await apps.installApp({ spec, placement: placement(1) });
-  t.like(installed, { runtime: "docker", state: "STOPPED", placement: { on: "swarm", replicas: 1, ports: "host" } });
+  t.like(installed, {
+    runtime: "docker",
+    state: "STOPPED",
+    placement: { on: "swarm", replicas: 1, ports: "host" },
+  });
   t.like(await apps.startApp({ id: "web" }), { state: "RUNNING" });
   const scaled = await apps.scaleApp({ id: "web", replicas: 3 });
   t.is(scaled.placement?.replicas, 3);
@@ -79,7 +84,10 @@ test(`an app runs on a swarm, is scaled over its nodes, moves when one ends, and
     assert.deepEqual(nodesOf(app).sort(), ["node1", "node2", "node3"], JSON.stringify(app.tasks.map(String)));
     return app;
   }, longMs);
-  t.deepEqual(spread.tasks.map(({ slot }) => slot), [1, 2, 3]);
+  t.deepEqual(
+    spread.tasks.map(({ slot }) => slot),
+    [1, 2, 3],
+  );
   for (const node of [1, 2, 3]) {
     await eventually(async () => assert.match(await swarm.get(node, 8081), /^hello \w+/), longMs);
   }
@@ -107,7 +115,11 @@ test(`an app runs on a swarm, is scaled over its nodes, moves when one ends, and
   await swarm.engines[2]?.start();
   await eventually(async () => {
     const app = await apps.getApp({ id: "web" });
-    assert.equal(nodesOf(app).length, 3, `${app.stateReason} ${JSON.stringify(app.tasks.map(({ state, node, message }) => [state, node, message]))}`);
+    assert.equal(
+      nodesOf(app).length,
+      3,
+      `${app.stateReason} ${JSON.stringify(app.tasks.map(({ state, node, message }) => [state, node, message]))}`,
+    );
     assert.equal(app.stateReason, "");
   }, longMs);
 
@@ -115,7 +127,10 @@ test(`an app runs on a swarm, is scaled over its nodes, moves when one ends, and
   await apps.removeApp({ id: "web" });
   t.deepEqual((await swarm.manager.request("GET", "/services")).expect(200), []);
   const networks = (await swarm.manager.request("GET", "/networks")).expect(200) as { Name: string }[];
-  t.deepEqual(networks.filter(({ Name }) => Name.startsWith("svc-web")), []);
+  t.deepEqual(
+    networks.filter(({ Name }) => Name.startsWith("svc-web")),
+    [],
+  );
 });
 
 test(`secrets are never in what the engine shows, and reach the app${needsDocker}`, async (t) => {
@@ -148,14 +163,17 @@ test(`secrets are never in what the engine shows, and reach the app${needsDocker
   t.true(inspected.text.includes("PASSWORD_FILE=/run/secrets/PASSWORD"));
   const script = "cat /run/secrets/PASSWORD /svc/data/key.txt /svc/data/conf/greeting.txt";
   const engine = swarm.engines[node]!;
-  const exec = (await engine.request("POST", `/containers/${id}/exec`, {
-    ...{ AttachStdout: true, AttachStderr: true, Cmd: ["sh", "-c", script] },
-  })).expect(201) as { Id: string };
+  const exec = (
+    await engine.request("POST", `/containers/${id}/exec`, {
+      ...{ AttachStdout: true, AttachStderr: true, Cmd: ["sh", "-c", script] },
+    })
+  ).expect(201) as { Id: string };
   const { text } = await engine.request("POST", `/exec/${exec.Id}/start`, { Detach: false });
   for (const value of Object.values(values)) t.true(text.includes(value), text);
   await apps.stopApp({ id: "vault" });
   await apps.removeApp({ id: "vault" });
-  for (const kind of ["secrets", "configs"]) t.deepEqual((await swarm.manager.request("GET", `/${kind}`)).expect(200), []);
+  for (const kind of ["secrets", "configs"])
+    t.deepEqual((await swarm.manager.request("GET", `/${kind}`)).expect(200), []);
 });
 
 test(`a regular user's app is bound on a swarm as on one machine${needsDocker}`, async (t) => {
@@ -167,10 +185,12 @@ test(`a regular user's app is bound on a swarm as on one machine${needsDocker}`,
     const spec = await packageOf(t.context, id, more);
     return errorOf(apps.installApp({ spec, placement: placement(1), permissionsAck: true }));
   };
-  const low = "settings: { properties: { port: { type: integer, default: 80 } } }\nports: [{ name: http, setting: port, container_port: 80 }]";
+  const low =
+    "settings: { properties: { port: { type: integer, default: 80 } } }\nports: [{ name: http, setting: port, container_port: 80 }]";
   t.like(await place("low", low), { reason: "denied" });
   t.like(await place("keeps", "volumes: [{ name: keep, path: /keep }]"), { reason: "denied" });
-  const near = "settings: { properties: { port: { type: integer, default: 8089 } } }\nports: [{ name: http, setting: port, container_port: 80, address: 127.0.0.1 }]";
+  const near =
+    "settings: { properties: { port: { type: integer, default: 8089 } } }\nports: [{ name: http, setting: port, container_port: 80, address: 127.0.0.1 }]";
   t.like(await place("near", near), { reason: "denied" });
 
   const spec = await packageOf(t.context, "mine", "");
@@ -181,10 +201,12 @@ test(`a regular user's app is bound on a swarm as on one machine${needsDocker}`,
   }[];
   t.like(service?.Spec.TaskTemplate, {
     ContainerSpec: { User: `${nobody}:${nobody}`, CapabilityDrop: ["ALL"] },
-    Resources: { Limits: { Pids: 500 } },
+    Resources: { Limits: { Pids: 4096 } },
   });
   await using other = await daemon.as(54321);
-  t.like(await errorOf(other.client(AppService).scaleApp({ id: "mine", replicas: 2 })), { reason: "not_found" });
+  t.like(await errorOf(other.client(AppService).scaleApp({ id: "mine", replicas: 2 })), {
+    reason: "not_found",
+  });
   await apps.removeApp({ id: "mine" });
 });
 
@@ -198,20 +220,28 @@ test(`data keep an app on this machine; what cannot start says why, and leaves n
   await apps.placeApp({ id: "data", placement: placement(2) });
   t.is((await apps.startApp({ id: "data" })).state, "RUNNING");
   t.deepEqual(nodesOf(await apps.getApp({ id: "data" })), ["node1", "node1"]);
-  t.like(await errorOf(apps.placeApp({ id: "data", placement: { on: "machine" } })), { reason: "app_running" });
+  t.like(await errorOf(apps.placeApp({ id: "data", placement: { on: "machine" } })), {
+    reason: "app_running",
+  });
   await apps.removeApp({ id: "data" });
 
-  const bad = await packageOf(t.context, "bad", "health: { exec: [/bin/false], start_period: 1s, interval: 1s, retries: 1 }\nrestart: { policy: never }");
+  const bad = await packageOf(
+    t.context,
+    "bad",
+    "health: { exec: [/bin/false], start_period: 1s, interval: 1s, retries: 1 }\nrestart: { policy: never }",
+  );
   await apps.installApp({ spec: bad, placement: placement(1) });
   t.like(await errorOf(apps.startApp({ id: "bad" })), { reason: "start_failed" });
   t.like(await apps.getApp({ id: "bad" }), { state: "FAILED" });
   t.deepEqual((await swarm.manager.request("GET", "/services")).expect(200), []);
   await apps.removeApp({ id: "bad" });
 
-  const host = await packageOf(t.context, "host", "permissions: [privileged]").then((dir) => dir);
+  const host = await packageOf(t.context, "host");
   await writeFiles(host, {
     "svc.yaml": `id: host\nname: host\nversion: "1"\ndocker: { image: "${swarm.registry}/web:1", privileged: true }\npermissions: [privileged]\n`,
   });
-  const refused = await errorOf(apps.installApp({ spec: host, placement: placement(1), permissionsAck: true }));
+  const refused = await errorOf(
+    apps.installApp({ spec: host, placement: placement(1), permissionsAck: true }),
+  );
   t.like(refused, { reason: "not_possible" });
 });

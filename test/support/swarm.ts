@@ -67,7 +67,9 @@ export async function startSwarm(size: number): Promise<TestSwarm> {
 
 async function fetchInside(inside: readonly string[], url: string): Promise<string> {
   const script = "fetch(process.argv[1]).then(async (answer) => process.stdout.write(await answer.text()))";
-  const { stdout } = await run("nsenter", [...inside, process.execPath, "-e", script, url], { timeout: 20_000 });
+  const { stdout } = await run("nsenter", [...inside, process.execPath, "-e", script, url], {
+    timeout: 20_000,
+  });
   return stdout;
 }
 
@@ -95,7 +97,16 @@ async function startSwitch(): Promise<ChildProcess> {
 async function connect(pid: number, node: number, hub: number): Promise<void> {
   const far = ["type", "veth", "peer", "name", `node${node}`, "netns", String(hub)];
   await run("ip", ["link", "add", "eth0", "netns", String(pid), ...far]);
-  await run("nsenter", [`--net=/proc/${hub}/ns/net`, "ip", "link", "set", `node${node}`, "master", "switch", "up"]);
+  await run("nsenter", [
+    `--net=/proc/${hub}/ns/net`,
+    "ip",
+    "link",
+    "set",
+    `node${node}`,
+    "master",
+    "switch",
+    "up",
+  ]);
   const own = ["nsenter", `--net=/proc/${pid}/ns/net`, "ip"] as const;
   await run(own[0], [...own.slice(1), "address", "add", `${addressOf(node)}/24`, "dev", "eth0"]);
   await run(own[0], [...own.slice(1), "link", "set", "eth0", "up"]);
@@ -112,10 +123,14 @@ async function startRegistry(dir: string, inside: readonly string[]): Promise<Ch
   const file = join(dir, "registry.yml");
   // JSON is YAML too.
   await writeFile(file, JSON.stringify(config));
-  const child = spawn("setpriv", ["--pdeathsig=KILL", "nsenter", ...inside, "docker-registry", "serve", file], {
-    stdio: "ignore",
-    detached: true,
-  });
+  const child = spawn(
+    "setpriv",
+    ["--pdeathsig=KILL", "nsenter", ...inside, "docker-registry", "serve", file],
+    {
+      stdio: "ignore",
+      detached: true,
+    },
+  );
   child.unref();
   const url = `http://${registryAddress}:5000/v2/`;
   await eventually(() => fetchInside(inside, url), 30_000);
@@ -124,7 +139,13 @@ async function startRegistry(dir: string, inside: readonly string[]): Promise<Ch
 
 async function joinAll(manager: TestEngine, workers: readonly TestEngine[]): Promise<void> {
   const listen = { ListenAddr: "0.0.0.0:2377" };
-  const init = { ...listen, AdvertiseAddr: addressOf(1), DefaultAddrPool: ["10.78.0.0/16"], SubnetSize: 24, Spec: { Dispatcher: { HeartbeatPeriod: 3e9 } } };
+  const init = {
+    ...listen,
+    AdvertiseAddr: addressOf(1),
+    DefaultAddrPool: ["10.78.0.0/16"],
+    SubnetSize: 24,
+    Spec: { Dispatcher: { HeartbeatPeriod: 3e9 } },
+  };
   (await manager.request("POST", "/swarm/init", init)).expect(200);
   const { JoinTokens: tokens } = (await manager.request("GET", "/swarm")).expect(200) as {
     JoinTokens: { Worker: string };

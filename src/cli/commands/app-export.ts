@@ -48,7 +48,9 @@ async function write(
   for (const { name, content } of files) {
     // Whoever answers must not choose where it is written.
     if (name !== basename(name) || ["", ".", ".."].includes(name)) {
-      throw new UsageError(`the daemon answered with a file that cannot be written: "${escapeControls(name)}"`);
+      throw new UsageError(
+        `the daemon answered with a file that cannot be written: "${escapeControls(name)}"`,
+      );
     }
     await writeFile(join(dir, name), content, { flag: "wx" });
     await context.print(`${escapeControls(join(dir, name))}\n`);

@@ -58,7 +58,10 @@ export function appMounts(app: RunnableApp, runtime: DockerRuntime): AppMount[] 
 }
 
 /** Placeholders in whatever the container is told. */
-export function namedPlaces({ manifest }: Pick<RunnableApp, "manifest">, runtime: DockerRuntime): Set<string> {
+export function namedPlaces(
+  { manifest }: Pick<RunnableApp, "manifest">,
+  runtime: DockerRuntime,
+): Set<string> {
   const texts = [
     ...(runtime.command ?? []),
     ...Object.values(runtime.env),

@@ -40,7 +40,11 @@ export function handedTo(app: RunnableApp): Handed {
   const secrets = settingsOf(manifest).filter(
     ([name, { secret }]) => secret === true && ![undefined, null, ""].includes(values[name] as string | null),
   );
-  requireHidden(app, dockerRuntime(app), secrets.map(([name]) => name));
+  requireHidden(
+    app,
+    dockerRuntime(app),
+    secrets.map(([name]) => name),
+  );
   const { env, files } = resolveSettings(manifest, app.settings);
   const withheld = new Set(secrets.flatMap(([, setting]) => setting.env ?? []));
   const secretPaths = new Set(secrets.flatMap(([, { file }]) => file?.path ?? []));
@@ -62,7 +66,11 @@ export function handedTo(app: RunnableApp): Handed {
   };
 }
 
-function requireHidden({ id, manifest }: RunnableApp, runtime: DockerRuntime, secrets: readonly string[]): void {
+function requireHidden(
+  { id, manifest }: RunnableApp,
+  runtime: DockerRuntime,
+  secrets: readonly string[],
+): void {
   const texts = [
     ...(runtime.entrypoint ?? []),
     ...(runtime.command ?? []),
@@ -71,7 +79,9 @@ function requireHidden({ id, manifest }: RunnableApp, runtime: DockerRuntime, se
   ];
   const named = new Set(texts.flatMap(placeholdersIn));
   const documents = new Map(settingsOf(manifest));
-  const shown = secrets.find((name) => named.has(`settings.${name}`) || documents.get(name)?.arg !== undefined);
+  const shown = secrets.find(
+    (name) => named.has(`settings.${name}`) || documents.get(name)?.arg !== undefined,
+  );
   if (shown === undefined) return;
   const message = `app "${id}" gets its secret "${shown}" in its command or as a part of a variable, where a swarm shows it to whoever inspects the service: have the package read it from a file, or from a variable of its own`;
   throw new SvcError("not_possible", message);

@@ -16,7 +16,8 @@ export interface ServiceLogOptions {
 
 const readTimeoutMs = 60_000;
 /** The engine begins each line with these, in this order. */
-const details = /^com\.docker\.swarm\.node\.id=\w*,com\.docker\.swarm\.service\.id=\w*,com\.docker\.swarm\.task\.id=(\w*) ?/;
+const details =
+  /^com\.docker\.swarm\.node\.id=\w*,com\.docker\.swarm\.service\.id=\w*,com\.docker\.swarm\.task\.id=(\w*) ?/;
 
 /** The last lines of all tasks together, by time, each with its slot and node in front. */
 export async function readServiceLog(
@@ -45,14 +46,20 @@ export async function readServiceLog(
 export async function* followServiceLog(
   engine: DockerEngine,
   serviceId: string,
-  { tail, tasksNow, hasTerminal, signal }: Omit<ServiceLogOptions, "tasks"> & {
+  {
+    tail,
+    tasksNow,
+    hasTerminal,
+    signal,
+  }: Omit<ServiceLogOptions, "tasks"> & {
     tasksNow: () => readonly SwarmTask[];
     signal: AbortSignal;
   },
 ): AsyncGenerator<LogChunk, void> {
   using opened = await engine.open(
     "follow the log of a service",
-    (docker) => docker.getService(serviceId).logs({ ...query(tail), follow: true }) as Promise<NodeJS.ReadableStream>,
+    (docker) =>
+      docker.getService(serviceId).logs({ ...query(tail), follow: true }) as Promise<NodeJS.ReadableStream>,
     { signal },
   );
   const reader = createReader(hasTerminal);
@@ -81,7 +88,9 @@ function query(tail: number): { stdout: true; stderr: true; timestamps: true; de
 }
 
 function named(lines: readonly LogRecord[], tasks: readonly SwarmTask[]): LogRecord[] {
-  const names = new Map(tasks.map(({ id, slot, node }) => [id, node === "" ? String(slot) : `${slot}@${node}`]));
+  const names = new Map(
+    tasks.map(({ id, slot, node }) => [id, node === "" ? String(slot) : `${slot}@${node}`]),
+  );
   return lines.map((line) => {
     const [found = "", task = ""] = details.exec(line.text) ?? [];
     const text = line.text.slice(found.length);

@@ -36,7 +36,10 @@ export function placementOf({ id, placement }: Pick<RunnableApp, "id" | "placeme
 }
 
 /** What of the app's own directory its tasks see. */
-export function sharedMounts(app: RunnableApp, { options }: ContainerConfig): NonNullable<HostConfig["Mounts"]> {
+export function sharedMounts(
+  app: RunnableApp,
+  { options }: ContainerConfig,
+): NonNullable<HostConfig["Mounts"]> {
   const named = namedPlaces(app, dockerRuntime(app));
   // Its files are handed over: the directory itself is needed only where something else is kept there.
   return (options.HostConfig.Mounts ?? []).filter(
@@ -59,7 +62,10 @@ export function requirePlaceable(app: RunnableApp, config: ContainerConfig, publ
     ...((host.Devices ?? []).length > 0 ? ["uses devices of its host"] : []),
   ];
   if (cannot.length > 0) {
-    throw new SvcError("not_possible", `app "${app.id}" ${cannot.join(", ")}, which no swarm gives a container`);
+    throw new SvcError(
+      "not_possible",
+      `app "${app.id}" ${cannot.join(", ")}, which no swarm gives a container`,
+    );
   }
   const mounts = sharedMounts(app, config);
   if (app.ownerUid !== 0 && mounts.length > 0) {
@@ -74,7 +80,11 @@ export function requirePlaceable(app: RunnableApp, config: ContainerConfig, publ
   }
 }
 
-export function serviceSpec(app: RunnableApp, config: ContainerConfig, options: ServiceSpecOptions): ServiceSpec {
+export function serviceSpec(
+  app: RunnableApp,
+  config: ContainerConfig,
+  options: ServiceSpecOptions,
+): ServiceSpec {
   const { storeId, name, image, nodeId } = options;
   const { replicas, ports } = placementOf(app);
   const mounts = sharedMounts(app, config);

@@ -158,13 +158,17 @@ export class SwarmApi {
   async hand(kind: HandedKind, name: string, content: string, labels: Labels): Promise<string> {
     const body = { Name: name, Labels: { ...labels }, Data: Buffer.from(content).toString("base64") };
     const request = { method: "POST", path: `/${kind}/create`, body } as const;
-    const { ID: id } = (await this.#change(`keep a file of an app among its ${kind}`, request)) as { ID: string };
+    const { ID: id } = (await this.#change(`keep a file of an app among its ${kind}`, request)) as {
+      ID: string;
+    };
     return id;
   }
 
   /** Removes what was handed to tasks of an app, but for what a service uses. */
   async removeHanded(appId: string): Promise<void> {
-    const query = { filters: JSON.stringify({ label: [`${appLabel}=${appId}`, `${storeLabel}=${this.#storeId}`] }) };
+    const query = {
+      filters: JSON.stringify({ label: [`${appLabel}=${appId}`, `${storeLabel}=${this.#storeId}`] }),
+    };
     for (const kind of ["secrets", "configs"] as const) {
       const found = await this.#ask<{ ID: string }[]>(`list ${kind}`, { path: `/${kind}?`, query });
       for (const { ID: id } of found) {
@@ -188,13 +192,18 @@ export class SwarmApi {
   }
 
   async #change(what: string, request: Request): Promise<unknown> {
-    return this.#engine.operate(what, (docker) => dial(docker.modem, request), { timeoutMs: changeTimeoutMs });
+    return this.#engine.operate(what, (docker) => dial(docker.modem, request), {
+      timeoutMs: changeTimeoutMs,
+    });
   }
 }
 
 type Modem = { dial: (options: object, callback: (error: unknown, data: unknown) => void) => void };
 
-async function dial(modem: unknown, { method = "GET", path, query, body, credentials }: Request): Promise<unknown> {
+async function dial(
+  modem: unknown,
+  { method = "GET", path, query, body, credentials }: Request,
+): Promise<unknown> {
   const { dial: send } = modem as Modem;
   return promisify(send.bind(modem))({
     method,
@@ -251,7 +260,12 @@ function serviceOf({ ID, Version, Spec, UpdateStatus: update }: EngineService): 
 }
 
 function taskOf(task: EngineTask, node: string): SwarmTask {
-  const { State: state = "new", Err: error = "", Timestamp: since, ContainerStatus: container } = task.Status ?? {};
+  const {
+    State: state = "new",
+    Err: error = "",
+    Timestamp: since,
+    ContainerStatus: container,
+  } = task.Status ?? {};
   const createdAtMs = Date.parse(task.CreatedAt);
   return {
     id: task.ID,

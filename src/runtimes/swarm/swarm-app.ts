@@ -45,7 +45,9 @@ export class SwarmApp {
     const ofService = this.#tasks.filter(({ serviceId }) => serviceId === service?.id);
     const isChecked = this.#app?.manifest.health?.probe.kind === "exec";
     const status = statusOfTasks({ service, tasks: ofService, isWanted: this.isWanted, isChecked });
-    this.#told.tell(service === undefined ? status : { ...status, tasks: shownTasks(ofService, service.replicas) });
+    this.#told.tell(
+      service === undefined ? status : { ...status, tasks: shownTasks(ofService, service.replicas) },
+    );
   }
 
   /** The swarm cannot be asked. */

@@ -155,7 +155,9 @@ export class SwarmRuntime implements AppRuntime {
       const bad = tasks.find(({ state }) => state === "failed" || state === "rejected");
       const isOver = watched.status.state === "CRASHED" || watched.status.state === "STOPPED";
       const waited = Date.now() - begunMs;
-      const stuck = tasks.find(({ state, error }) => state === "pending" && error !== "" && waited > pendingMs);
+      const stuck = tasks.find(
+        ({ state, error }) => state === "pending" && error !== "" && waited > pendingMs,
+      );
       const why = bad ?? stuck ?? (isOver || waited > startTimeoutMs ? tasks[0] : undefined);
       if (why !== undefined) {
         const lastLines = bad === undefined ? [] : await this.#lastLines(app);
@@ -260,7 +262,8 @@ export class SwarmRuntime implements AppRuntime {
         await this.#api.removeNetwork(name);
         break;
       } catch (error) {
-        if (Date.now() > deadlineMs || !(error instanceof SvcError) || error.code === "unavailable") throw error;
+        if (Date.now() > deadlineMs || !(error instanceof SvcError) || error.code === "unavailable")
+          throw error;
         await sleep(startPollMs);
       }
     }
@@ -316,7 +319,10 @@ export class SwarmRuntime implements AppRuntime {
   }
 
   /** Of the tasks on this machine: no engine measures another's. */
-  async stats(apps: readonly RunnableApp[], signal?: AbortSignal): Promise<ReadonlyMap<string, RuntimeUsage>> {
+  async stats(
+    apps: readonly RunnableApp[],
+    signal?: AbortSignal,
+  ): Promise<ReadonlyMap<string, RuntimeUsage>> {
     const running = apps.flatMap(({ id }) => {
       const ids = this.#localOf(id).map((container) => container.id);
       return ids.length === 0 ? [] : [[id, ids] as const];

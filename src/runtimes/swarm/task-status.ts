@@ -18,7 +18,11 @@ const failures: ReadonlySet<string> = new Set(["failed", "rejected", "orphaned"]
 export function statusOfTasks({ service, tasks, isWanted, isChecked }: TaskFacts): RuntimeStatus {
   if (service === undefined) {
     if (!isWanted) return stoppedStatus;
-    return { ...stoppedStatus, reason: "its service was removed from the swarm outside of svc", isLost: true };
+    return {
+      ...stoppedStatus,
+      reason: "its service was removed from the swarm outside of svc",
+      isLost: true,
+    };
   }
   const { replicas } = service;
   const running = tasks.filter((task) => isUpTask(task));
@@ -67,7 +71,9 @@ export function isUpTask({ state, desired }: SwarmTask): boolean {
 /** What keeps tasks from running, in the swarm's words; the newest of them. */
 function whyNot(tasks: readonly SwarmTask[], isFine = false): string {
   if (isFine) return "";
-  const told = newest(tasks.filter(({ state, error }) => error !== "" && (failures.has(state) || state === "pending")));
+  const told = newest(
+    tasks.filter(({ state, error }) => error !== "" && (failures.has(state) || state === "pending")),
+  );
   if (told === undefined) return "";
   return told.node === "" ? told.error : `${told.error} on ${told.node}`;
 }

@@ -1,0 +1,177 @@
+/** Exports are held against what the engines themselves say of files: compose's own check, and the shapes that the others document. */
+import assert from "node:assert/strict";
+import { execFile, execFileSync } from "node:child_process";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { promisify } from "node:util";
+import test from "ava";
+import { parseAllDocuments } from "yaml";
+import type { ExportAppRequestTo } from "../../gen/svc/v1/words.ts";
+import { exportApp, type ExportedApp } from "../../src/export/export.ts";
+import { createManifestParser } from "../../src/packages/manifest-parser.ts";
+import { createSettingsValidator } from "../../src/packages/settings-validator.ts";
+import type { RunnableApp } from "../../src/runtimes/runtime.ts";
+
+const parser = createManifestParser(createSettingsValidator());
+const secret = "open sesame $(whoami) ${x} %h";
+
+const manifest = `id: shop
+name: Shop
+version: "1"
+docker: { image: "registry.example/shop:1", command: [serve, "--price=$5", "\${settings.motto}"], env: { MODE: live } }
+settings:
+  properties:
+    port: { type: integer, default: 8081 }
+    motto: { type: string, default: "cheap $(and) good" }
+    password: { type: string, secret: true, env: PASSWORD }
+    key: { type: string, secret: true, file: { path: key.txt } }
+    theme: { type: string, default: dark, file: { path: conf/theme.txt } }
+ports: [{ name: http, setting: port, container_port: 8080 }]
+volumes: [{ name: keep, path: /keep }]
+health: { http: { port: http, path: /healthz }, interval: 5s, timeout: 2s, retries: 3 }
+limits: { memory: 64MiB, cpus: 0.5, open_files: 64 }
+`;
+
+async function appOf(text: string, settings: RunnableApp["settings"] = {}): Promise<RunnableApp> {
+  const parsed = await parser.parse(text);
+  return {
+    ...{
+      id: parsed.id,
+      name: parsed.name,
+      ownerUid: 0,
+      uid: 0,
+      directory: "/x",
+      runDir: "/y",
+      version: "v1.0.0",
+    },
+    ...{ manifest: parsed, settings, startedSettings: null },
+  };
+}
+
+const shop = (): Promise<RunnableApp> => appOf(manifest, { password: secret, key: secret });
+
+for (const to of ["kubernetes", "nomad", "quadlet", "compose"] satisfies ExportAppRequestTo[]) {
+  test(`no secret is in an export to ${to}, and a note says so`, async (t) => {
+    const exported = exportApp(await shop(), to);
+    t.false(JSON.stringify(exported).includes("sesame"));
+    for (const name of ["password", "key"]) {
+      t.true(exported.notes.some((note) => note.includes(`the secret "${name}" is not exported`)));
+    }
+    t.true(exported.notes.some((note) => note.includes("its data are not exported")));
+  });
+}
+
+test("what is no container cannot be exported", async (t) => {
+  const app = await appOf('id: plain\nname: Plain\nversion: "1"\nprocess: { exec: [sleep, "1"] }\n');
+  t.throws(() => exportApp(app, "kubernetes"), { message: /runs on the process runtime/ });
+});
+
+test("Kubernetes gets a deployment with its settings, secrets, claim, probes, limits and service", async (t) => {
+  const [file] = exportApp(await shop(), "kubernetes").files;
+  assert.ok(file !== undefined);
+  const documents = parseAllDocuments(file.content).map((each) => each.toJS() as Record<string, never>);
+  t.deepEqual(
+    documents.map(({ kind }) => kind as string),
+    ["ConfigMap", "Secret", "PersistentVolumeClaim", "Deployment", "Service"],
+  );
+  const [config, secrets, claim, deployment, service] = documents;
+  t.like(config, { data: { "env.MODE": "live", "1-theme.txt": "dark" } });
+  t.like(secrets, { stringData: { "env.PASSWORD": "REPLACE-ME", "0-key.txt": "REPLACE-ME" } });
+  t.like(claim, { metadata: { name: "shop-keep" } });
+  const { spec } = deployment as unknown as {
+    spec: { strategy: object; template: { spec: { containers: Record<string, unknown>[] } } };
+  };
+  t.deepEqual(spec.strategy, { type: "Recreate" });
+  const [container] = spec.template.spec.containers;
+  t.like(container, {
+    args: ["serve", "--price=$5", "cheap $$(and) good"],
+    ports: [{ containerPort: 8080, protocol: "TCP" }],
+    resources: { limits: { memory: "67108864", cpu: "500m" } },
+    readinessProbe: {
+      httpGet: { path: "/healthz", port: 8080 },
+      periodSeconds: 5,
+      timeoutSeconds: 2,
+      failureThreshold: 3,
+    },
+  });
+  t.like(service, { spec: { ports: [{ port: 8081, targetPort: 8080 }] } });
+  for (const { metadata } of documents as unknown as { metadata: { name: string } }[]) {
+    t.regex(metadata.name, /^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$/);
+  }
+});
+
+test("Nomad gets a job with its port, check, volume and templates", async (t) => {
+  const [file] = exportApp(await shop(), "nomad").files;
+  const { Job } = JSON.parse(file?.content ?? "") as { Job: { TaskGroups: Record<string, unknown>[] } };
+  t.like(Job.TaskGroups[0], {
+    Count: 1,
+    Networks: [{ Mode: "bridge", ReservedPorts: [{ Label: "http", Value: 8081, To: 8080 }] }],
+    Volumes: { keep: { Type: "host", Source: "shop-keep" } },
+    Services: [{ Checks: [{ Type: "http", Path: "/healthz", PortLabel: "http", Interval: 5e9 }] }],
+  });
+});
+
+test("Quadlet gets units, with what systemd would expand spelt out", async (t) => {
+  const { files, notes } = exportApp(await shop(), "quadlet");
+  const [unit] = files;
+  t.is(unit?.name, "shop.container");
+  const lines = unit?.content.split("\n") ?? [];
+  for (const line of [
+    "Image=registry.example/shop:1",
+    'Exec="serve" "--price=$$5" "cheap $$(and) good"',
+    "Secret=shop-password,type=env,target=PASSWORD",
+    "PublishPort=8081:8080/tcp",
+    "Volume=shop-keep.volume:/keep",
+    "PodmanArgs=--memory=67108864",
+  ]) {
+    t.true(lines.includes(line), line);
+  }
+  t.true(files.some(({ name }) => name === "shop-keep.volume"));
+  t.true(notes.some((note) => note.includes("podman secret create shop-password")));
+});
+
+const composeProgram = [["docker-compose"], ["docker", "compose"]].find(([program = "", ...args]) => {
+  try {
+    execFileSync(program, [...args, "version"], { stdio: "ignore" });
+    return true;
+  } catch {
+    return false;
+  }
+});
+const composeTest = composeProgram === undefined ? test.skip : test;
+const needsCompose = composeProgram === undefined ? " (skipped: needs docker compose or docker-compose)" : "";
+
+composeTest(`compose itself takes an export, and reads in it what the app has${needsCompose}`, async (t) => {
+  const exported = exportApp(await shop(), "compose");
+  const config = await readByCompose(exported, { PASSWORD: secret });
+  t.like(config, {
+    services: {
+      shop: {
+        image: "registry.example/shop:1",
+        command: ["serve", "--price=$5", "cheap $(and) good"],
+        environment: { MODE: "live", SVC_APP_ID: "shop", PASSWORD: secret },
+      },
+    },
+  });
+  await t.throwsAsync(readByCompose(exported, {}), { message: /set PASSWORD/ }, "a secret that is not set");
+});
+
+async function readByCompose({ files }: ExportedApp, env: Record<string, string>): Promise<object> {
+  const dir = await mkdtemp(join(tmpdir(), "svc-export-"));
+  try {
+    for (const { name, content } of files) await writeFile(join(dir, name), content);
+    const [program = "", ...args] = composeProgram ?? [];
+    const options = { cwd: dir, env: { PATH: process.env["PATH"] ?? "", HOME: dir, ...env } };
+    const { stdout } = await promisify(execFile)(program, [...args, "-f", "compose.yaml", "config"], options);
+    const [document] = parseAllDocuments(unescaped(stdout));
+    return document?.toJS() as object;
+  } finally {
+    await rm(dir, { recursive: true, force: true });
+  }
+}
+
+/** What it prints is a compose file again. */
+function unescaped(text: string): string {
+  return text.replaceAll("$$", "$");
+}
