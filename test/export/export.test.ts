@@ -70,9 +70,9 @@ test("what is no container cannot be exported", async (t) => {
 test("Kubernetes gets a deployment with its settings, secrets, claim, probes, limits and service", async (t) => {
   const [file] = exportApp(await shop(), "kubernetes").files;
   assert.ok(file !== undefined);
-  const documents = parseAllDocuments(file.content).map((each) => each.toJS() as Record<string, never>);
+  const documents = parseAllDocuments(file.content).map((each) => each.toJS() as Record<string, unknown>);
   t.deepEqual(
-    documents.map(({ kind }) => kind as string),
+    documents.map(({ kind }) => kind),
     ["ConfigMap", "Secret", "PersistentVolumeClaim", "Deployment", "Service"],
   );
   const [config, secrets, claim, deployment, service] = documents;
