@@ -1,7 +1,8 @@
 /** The installed applications: what handlers call. Everything here goes by who asks: another user's app is not found. */
 import type { App, ListAppsResponse } from "../../gen/svc/v1/app_pb.ts";
 import type { AppState, ExportAppRequestTo } from "../../gen/svc/v1/words.ts";
-import { exportApp, type ExportedApp } from "../export/export.ts";
+import { exportApp } from "../export/export.ts";
+import type { ExportedApp } from "../export/workload.ts";
 import type { Identities } from "../identity/identities.ts";
 import type { JsonObject } from "../lib/json.ts";
 import { systemClock } from "../lib/clock.ts";

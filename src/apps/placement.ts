@@ -37,8 +37,11 @@ export class Placer {
       }
       const moved = { ...app, placement };
       await runtimeOf(moved).prepare(runnable(moved), work);
-      // What it left on the engine before is nobody's from then on; its image serves both.
-      if (runtimeOf(moved) !== before) await before.remove(runnable(app));
+      if (runtimeOf(moved) !== before) {
+        await before.remove(runnable(app));
+        // An image that was built for it went with that.
+        await runtimeOf(moved).prepare(runnable(moved), work);
+      }
       await operations.end(operation, [patchApp(app.id, { placement })]);
     } catch (error) {
       await operations.end(operation);

@@ -1,8 +1,7 @@
 /** An app as a compose file, with the files that it is handed beside it. */
 import { basename } from "node:path";
 import { stringify } from "yaml";
-import type { ExportedApp } from "./export.ts";
-import { secretPlaceholder, type Workload } from "./workload.ts";
+import { secretPlaceholder, type ExportedApp, type Workload } from "./workload.ts";
 
 export function toCompose(workload: Workload): ExportedApp {
   const { name, image, entrypoint, command, env, secretEnv, volumes, ports, health, limits, runtime } =
@@ -80,5 +79,5 @@ export function toCompose(workload: Workload): ExportedApp {
 
 /** A dollar would be a variable there. */
 function literal(text: string): string {
-  return text.replaceAll("$", "$$$$");
+  return text.replaceAll("$", () => "$$");
 }

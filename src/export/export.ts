@@ -5,14 +5,7 @@ import { toCompose } from "./compose.ts";
 import { toKubernetes } from "./kubernetes.ts";
 import { toNomad } from "./nomad.ts";
 import { toQuadlet } from "./quadlet.ts";
-import { workloadOf, type Workload } from "./workload.ts";
-
-export interface ExportedApp {
-  /** The main one first. */
-  readonly files: readonly { readonly name: string; readonly content: string }[];
-  /** What could not be carried over, or is still to be done. */
-  readonly notes: readonly string[];
-}
+import { workloadOf, type ExportedApp, type Workload } from "./workload.ts";
 
 const writers: Readonly<Record<ExportAppRequestTo, (workload: Workload) => ExportedApp>> = {
   kubernetes: toKubernetes,

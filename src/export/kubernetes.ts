@@ -1,8 +1,7 @@
 /** An app as manifests of Kubernetes (apps/v1, v1): one YAML file of several documents, for `kubectl apply -f`. */
 import { basename } from "node:path";
 import { stringify } from "yaml";
-import type { ExportedApp } from "./export.ts";
-import { secretPlaceholder, type Workload } from "./workload.ts";
+import { secretPlaceholder, type ExportedApp, type Workload } from "./workload.ts";
 
 const volumeSize = "1Gi";
 
@@ -180,7 +179,7 @@ function container(workload: Workload): object {
 }
 
 function literal(text: string): string {
-  return text.replaceAll("$(", "$$(");
+  return text.replaceAll("$(", () => "$$(");
 }
 
 function probeOf({ health, healthArgv, ports }: Workload): object | undefined {

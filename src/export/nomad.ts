@@ -1,7 +1,6 @@
 /** An app as a job of Nomad in its API's JSON: `nomad job run -json FILE`. */
 import { posix } from "node:path";
-import type { ExportedApp } from "./export.ts";
-import type { Workload } from "./workload.ts";
+import type { ExportedApp, Workload } from "./workload.ts";
 
 const nanosecondsPerMs = 1_000_000;
 const bytesPerMb = 1024 * 1024;
@@ -146,5 +145,5 @@ function label(name: string): string {
 
 /** `${` would begin a variable there. */
 function literal(text: string): string {
-  return text.replaceAll("${", "$${");
+  return text.replaceAll("${", () => "$${");
 }

@@ -1,7 +1,6 @@
 /** An app as units of Podman's Quadlet (podman-systemd.unit(5)), for `~/.config/containers/systemd`. */
 import { basename } from "node:path";
-import type { ExportedApp } from "./export.ts";
-import { secretPlaceholder, type Workload } from "./workload.ts";
+import { secretPlaceholder, type ExportedApp, type Workload } from "./workload.ts";
 
 export function toQuadlet(workload: Workload): ExportedApp {
   const { name, image, entrypoint, command, env, secretEnv, volumes, ports, health, limits, runtime } =
@@ -102,7 +101,7 @@ function quoted(text: string): string {
     .replaceAll('"', '\\"')
     .replaceAll("\n", "\\n")
     .replaceAll("%", "%%")
-    .replaceAll("$", "$$$$");
+    .replaceAll("$", () => "$$");
   return `"${escaped}"`;
 }
 

@@ -45,6 +45,13 @@ export interface Workload {
   readonly notes: readonly string[];
 }
 
+export interface ExportedApp {
+  /** The main one first. */
+  readonly files: readonly { readonly name: string; readonly content: string }[];
+  /** What could not be carried over, or is still to be done. */
+  readonly notes: readonly string[];
+}
+
 /** Stands where a secret belongs. */
 export const secretPlaceholder = "REPLACE-ME";
 

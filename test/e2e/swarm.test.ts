@@ -38,7 +38,9 @@ base.before(async (t) => {
   t.context = { swarm, daemon: await startDaemon({ config }) };
 });
 
-base.after.always(async ({ context: { swarm, daemon } }) => {
+base.after.always(async ({ context }) => {
+  // It may have ended before they were there.
+  const { swarm, daemon } = context as Partial<Shared>;
   await daemon?.[Symbol.asyncDispose]();
   await swarm?.[Symbol.asyncDispose]();
 });
@@ -244,4 +246,34 @@ test(`data keep an app on this machine; what cannot start says why, and leaves n
     apps.installApp({ spec: host, placement: placement(1), permissionsAck: true }),
   );
   t.like(refused, { reason: "not_possible" });
+});
+
+test(`an upgrade goes on trial on the swarm, and a bad one leaves the old version${needsDocker}`, async (t) => {
+  t.timeout(180_000);
+  const { swarm, daemon } = t.context;
+  const apps = daemon.client(AppService);
+  const spec = await packageOf(t.context, "grows");
+  await apps.installApp({ spec, placement: placement(2) });
+  await apps.startApp({ id: "grows" });
+  await apps.stopApp({ id: "grows" });
+  const write = (image: string, version: string, more = ""): Promise<void> =>
+    writeFiles(spec, {
+      "svc.yaml": `id: grows\nname: grows\nversion: "${version}"\ndocker: { image: "${swarm.registry}/${image}" }\n${more}`,
+    });
+  await write("web:2", "2");
+  t.like(await apps.upgradeApp({ id: "grows" }), { from: "1", to: "2" });
+  await write(
+    "web:1",
+    "3",
+    "health: { exec: [/bin/false], interval: 1s, retries: 1 }\nrestart: { policy: never }\n",
+  );
+  t.like(await errorOf(apps.upgradeApp({ id: "grows" })), { reason: "start_failed" });
+  t.like(await apps.getApp({ id: "grows" }), { state: "STOPPED", version: "2", placement: { replicas: 2 } });
+  await apps.startApp({ id: "grows" });
+  const [service] = (await swarm.manager.request("GET", "/services")).expect(200) as {
+    Spec: { TaskTemplate: { ContainerSpec: { Image: string } } };
+  }[];
+  t.regex(service?.Spec.TaskTemplate.ContainerSpec.Image ?? "", /\/web@sha256:/);
+  await apps.removeApp({ id: "grows" });
+  t.deepEqual((await swarm.manager.request("GET", "/services")).expect(200), []);
 });

@@ -4,9 +4,9 @@ import type { CommandContext } from "../context.ts";
 import type { RunCommand } from "../run-command.ts";
 import { ownerText, stateColor, stateText } from "../render/app-table.ts";
 import { escapeControls } from "../render/escape.ts";
+import { placementText, tasksText } from "../render/placement.ts";
 import { renderFields } from "../render/table.ts";
 import { formatAge, formatBytes } from "../render/units.ts";
-import { placementText } from "./app-place.ts";
 import { calls } from "../transport/calls.ts";
 import type { App } from "../transport/calls.ts";
 
@@ -61,15 +61,6 @@ export async function showInfo(context: CommandContext, id: string): Promise<voi
       `Settings changed since it started. Take them up: svc app restart ${escapeControls(app.id)}`,
     );
   }
-}
-
-function tasksText({ tasks }: App): string {
-  return tasks
-    .map(({ slot, node, state, message }) => {
-      const at = node === "" ? "" : ` on ${node}`;
-      return `${slot} ${state}${at}${message === "" ? "" : ` (${message})`}`;
-    })
-    .join(", ");
 }
 
 /** What the check said last, where it has something to say. */

@@ -3,10 +3,14 @@ import { Option, type Command } from "commander";
 import { AppPlacementOns, AppPlacementPortses } from "../../../gen/svc/v1/words.ts";
 import type { CommandContext } from "../context.ts";
 import { UsageError } from "../failure.ts";
+import { parseCount } from "../option-values.ts";
 import type { RunCommand } from "../run-command.ts";
 import { escapeControls } from "../render/escape.ts";
+import { placementText } from "../render/placement.ts";
 import { calls } from "../transport/calls.ts";
 import type { App } from "../transport/calls.ts";
+
+const replicasOf = parseCount(1, 1000, "tasks");
 
 export interface PlacementOptions {
   readonly on?: string;
@@ -66,19 +70,4 @@ async function scale(context: CommandContext, id: string, replicas: number): Pro
   const app = await context.call(calls.scaleApp, { id, replicas });
   if (context.json) return context.printJson(app);
   await context.print(`${escapeControls(`${app.id} runs ${placementText(app) ?? "on this machine"}`)}\n`);
-}
-
-/** `on a swarm in 3 tasks`; nothing for an app on this machine. */
-export function placementText({ placement, tasks, state }: App): string | undefined {
-  if (placement === undefined) return undefined;
-  const { on, replicas = 1 } = placement;
-  const running = tasks.filter((task) => task.state === "running").length;
-  const isPartial = state === "RUNNING" && running < replicas ? ` (${running} of them so far)` : "";
-  return `on a ${on} in ${replicas} ${replicas === 1 ? "task" : "tasks"}${isPartial}`;
-}
-
-function replicasOf(text: string): number {
-  const number = Number(text);
-  if (Number.isInteger(number) && number >= 1 && number <= 1000) return number;
-  throw new UsageError(`"${text}" is no number of tasks from 1 to 1000`);
 }

@@ -58,8 +58,7 @@ export async function* followServiceLog(
 ): AsyncGenerator<LogChunk, void> {
   using opened = await engine.open(
     "follow the log of a service",
-    (docker) =>
-      docker.getService(serviceId).logs({ ...query(tail), follow: true }) as Promise<NodeJS.ReadableStream>,
+    (docker) => docker.getService(serviceId).logs({ ...query(tail), follow: true }),
     { signal },
   );
   const reader = createReader(hasTerminal);

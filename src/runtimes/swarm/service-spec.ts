@@ -59,7 +59,7 @@ export function requirePlaceable(app: RunnableApp, config: ContainerConfig, publ
     ...(runtime.network === "bridge" ? [] : [`uses the network "${runtime.network}"`]),
     ...(host.PidMode === "host" ? ["sees the processes of its host"] : []),
     ...(host.IpcMode === "host" ? ["shares the IPC of its host"] : []),
-    ...((host.Devices ?? []).length > 0 ? ["uses devices of its host"] : []),
+    ...(runtime.devices.length > 0 ? ["uses devices of its host"] : []),
   ];
   if (cannot.length > 0) {
     throw new SvcError(
@@ -107,7 +107,7 @@ export function serviceSpec(
       Placement: isHere ? { Constraints: [`node.id==${nodeId}`] } : {},
       LogDriver: config.options.HostConfig.LogConfig && {
         Name: config.options.HostConfig.LogConfig.Type,
-        Options: config.options.HostConfig.LogConfig.Config,
+        Options: config.options.HostConfig.LogConfig.Config as object,
       },
       Networks: [{ Target: config.network }],
     },
@@ -151,7 +151,7 @@ function containerSpec(
     Mounts: sharedMounts(app, config),
     // Engines before 1.44 cannot keep a program from gaining rights on a swarm: what a user's program gains there is empty.
     ...(app.ownerUid === 0 ? { CapabilityAdd: host.CapAdd } : { CapabilityDrop: ["ALL"] }),
-    Ulimits: host.Ulimits,
+    Ulimits: host.Ulimits as unknown,
     Secrets: given.Secrets,
     Configs: given.Configs,
   }) as JsonObject;
@@ -162,9 +162,10 @@ function limitsOf({ Memory, NanoCpus, PidsLimit }: HostConfig): object {
 }
 
 function portsOf({ options }: ContainerConfig, mode: Placement["ports"]): object[] {
-  return Object.entries(options.HostConfig.PortBindings ?? {}).flatMap(([inside, bindings]) => {
+  const bindings = (options.HostConfig.PortBindings ?? {}) as Record<string, { HostPort: string }[]>;
+  return Object.entries(bindings).flatMap(([inside, ports]) => {
     const [port, protocol] = inside.split("/");
-    return (bindings as { HostPort: string }[]).map(({ HostPort }) => ({
+    return ports.map(({ HostPort }) => ({
       Protocol: protocol,
       TargetPort: Number(port),
       PublishedPort: Number(HostPort),

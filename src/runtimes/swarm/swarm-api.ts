@@ -90,6 +90,12 @@ export class SwarmApi {
     throw new SvcError("not_possible", message);
   }
 
+  /** Whether there is a swarm at all: an engine that has left its own has nothing of it any more. */
+  async isMember(): Promise<boolean> {
+    const info = await this.#ask<EngineInfo>("describe itself", { path: "/info" });
+    return (info.Swarm?.LocalNodeState ?? "inactive") !== "inactive";
+  }
+
   async services(): Promise<SwarmService[]> {
     const path = "/services?";
     const found = await this.#ask<EngineService[]>("list services", { path, query: this.#ours() });

@@ -15,7 +15,6 @@ import { sampleApps } from "../container-usage.ts";
 import { AppImages, type CredentialsOf } from "../docker/app-images.ts";
 import { ContainerConfigs, type ContainerConfigsOptions } from "../docker/container-configs.ts";
 import { DockerImages } from "../docker/docker-images.ts";
-import { localDigests } from "../docker/image-digests.ts";
 import { limitsOf } from "../limits.ts";
 import type { PublishedAddresses } from "../published-addresses.ts";
 import { addressesByPort, publishedPorts } from "../published-ports.ts";
@@ -131,8 +130,11 @@ export class SwarmRuntime implements AppRuntime {
     const config = await this.#configs.of(app, local.Id);
     await this.#configs.hold(app, config);
     requirePlaceable(app, config, this.#options);
-    const [digest] = localDigests(local);
-    const [repository] = (local.RepoDigests as string[] | null) ?? [];
+    const reference = this.#images.reference(app);
+    // The nodes pull the very image that was checked here; one that was built here has no name that they could pull.
+    const pulled = (local.RepoDigests as string[] | null)?.find((each) =>
+      reference.startsWith(each.slice(0, each.indexOf("@"))),
+    );
     const handed = handedTo(app);
     const { storeId, identities } = this.#options;
     const { user: owner } = await identities.as(app.uid);
@@ -140,7 +142,7 @@ export class SwarmRuntime implements AppRuntime {
     return serviceSpec(app, config, {
       ...{ storeId, nodeId, handed, given },
       name: this.#options.networks.nameOf(app.id),
-      image: digest === undefined || repository === undefined ? local.Id : repository,
+      image: pulled ?? local.Id,
     });
   }
 
@@ -192,6 +194,7 @@ export class SwarmRuntime implements AppRuntime {
   async stop(app: RunnableApp): Promise<void> {
     const watched = this.#appOf(app.id);
     watched.release();
+    if (!(await this.#api.isMember())) return watched.take(undefined, []);
     const service = await this.#api.service(this.#options.networks.nameOf(app.id));
     if (service !== undefined) await this.#api.removeService(service.id);
     await this.#untilGone(app);
@@ -252,6 +255,13 @@ export class SwarmRuntime implements AppRuntime {
   }
 
   async remove(app: RunnableApp): Promise<number> {
+    if (await this.#api.isMember()) await this.#removeFromSwarm(app);
+    const freed = await this.#images.removeBuilt(app, []);
+    if (this.#apps.delete(app.id)) this.#listeners.changed();
+    return freed;
+  }
+
+  async #removeFromSwarm(app: RunnableApp): Promise<void> {
     const name = this.#options.networks.nameOf(app.id);
     const service = await this.#api.service(name);
     if (service !== undefined) await this.stop(app);
@@ -268,9 +278,6 @@ export class SwarmRuntime implements AppRuntime {
       }
     }
     await this.#api.removeHanded(app.id);
-    const freed = await this.#images.removeBuilt(app, []);
-    if (this.#apps.delete(app.id)) this.#listeners.changed();
-    return freed;
   }
 
   publishedAt(app: RunnableApp): Promise<PublishedAddresses> {
