@@ -150,8 +150,8 @@ function containerSpec(
     Healthcheck: options.Healthcheck,
     Mounts: sharedMounts(app, config),
     // Engines before 1.44 cannot keep a program from gaining rights on a swarm: what a user's program gains there is empty.
-    ...(app.ownerUid === 0 ? { CapabilityAdd: host.CapAdd } : { CapabilityDrop: ["ALL"] }),
-    Ulimits: host.Ulimits as unknown,
+    ...(app.ownerUid === 0 ? { CapabilityAdd: host.CapAdd as unknown } : { CapabilityDrop: ["ALL"] }),
+    Ulimits: host.Ulimits,
     Secrets: given.Secrets,
     Configs: given.Configs,
   }) as JsonObject;

@@ -194,7 +194,10 @@ export class SwarmRuntime implements AppRuntime {
   async stop(app: RunnableApp): Promise<void> {
     const watched = this.#appOf(app.id);
     watched.release();
-    if (!(await this.#api.isMember())) return watched.take(undefined, []);
+    if (!(await this.#api.isMember())) {
+      watched.take(undefined, []);
+      return;
+    }
     const service = await this.#api.service(this.#options.networks.nameOf(app.id));
     if (service !== undefined) await this.#api.removeService(service.id);
     await this.#untilGone(app);
