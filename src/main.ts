@@ -117,7 +117,7 @@ function createHost(): CliHost {
     now: Date.now,
     version: packageJson.version,
     program: {
-      command: [process.execPath, process.argv[1] ?? ""],
+      command: programCommand(),
       unitsDir: join(import.meta.dirname, fromSources ? "../packaging" : "packaging"),
       settingsThread: async () => (await programs()).settingsThread,
     },
@@ -131,6 +131,12 @@ function createHost(): CliHost {
       user: defaultPaths(environment).storeDir,
     },
   };
+}
+
+/** A single executable has no file beside it: Node names it twice. */
+function programCommand(): readonly string[] {
+  const [, file = ""] = process.argv;
+  return file === process.execPath ? [file] : [process.execPath, file];
 }
 
 /** The files that svc starts as programs and threads of their own. */

@@ -1,6 +1,7 @@
 /**
  * `npm run package [-- DIR [ARCH…]]`: what people install, into `packages/` or that directory: a tarball and a Debian package of
- * the bundle for this processor, or for those that are named (`x64 arm64`), and their checksums. Equal sources and SOURCE_DATE_EPOCH give equal bytes.
+ * the bundle for this processor, or for those that are named (`x64 arm64`), for this one a single executable, too, and their
+ * checksums. Equal sources and SOURCE_DATE_EPOCH give equal bytes.
  */
 import { execFile } from "node:child_process";
 import { createHash } from "node:crypto";
@@ -30,6 +31,7 @@ import { configurationPage, manifestPage } from "./man-formats.ts";
 import type { Schema } from "./man-formats.ts";
 import { manPage } from "./man-page.ts";
 import { bringNativePackage } from "./native-package.ts";
+import { makeSingleExecutable } from "./single-executable.ts";
 import { thirdPartyFiles } from "./third-party.ts";
 
 const run = promisify(execFile);
@@ -59,7 +61,12 @@ async function makePackages(arch: string): Promise<string[]> {
   await bringNativePackage(root, arch);
   const bundle = join(work, arch, `${name}-${version}`);
   await run(process.execPath, [join(root, "src/build/bundle.ts"), bundle, arch]);
-  return [await makeTarball(bundle, arch), await makeDebianPackage(bundle, debianArch)];
+  const made = [await makeTarball(bundle, arch), await makeDebianPackage(bundle, debianArch)];
+  // It holds the Node that makes it.
+  if (arch !== process.arch) return made;
+  const outFile = join(outDir, `${name}-${version}-${process.platform}-${arch}`);
+  await makeSingleExecutable({ root, bundle, outFile });
+  return [...made, outFile];
 }
 
 /** Seconds since 1970 that all files are dated with: when the sources changed last. */

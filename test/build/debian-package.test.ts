@@ -24,9 +24,10 @@ import { promisify } from "node:util";
 import test from "ava";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
 import packageJson from "../../package.json" with { type: "json" };
+import { makeSingleExecutable } from "../../src/build/single-executable.ts";
 import { ask, askWhile } from "../support/ask-often.ts";
 import { eventually } from "../support/eventually.ts";
-import { writePackage } from "../support/packages.ts";
+import { writeFiles, writePackage } from "../support/packages.ts";
 import { SystemdMachine, whyNoSystemd } from "../support/systemd.ts";
 
 const run = promisify(execFile);
@@ -196,6 +197,57 @@ async function packNext(deb: string, tree: string): Promise<string> {
     for (const path of ["/var/lib/svc", "/etc/svc"]) t.false(existsSync(machine.path(path)), path);
     await appAnswers(machine, false);
     t.is((await machine.run("sh", "-c", "systemctl list-unit-files | grep -c '^svc' || true")).trim(), "0");
+  },
+);
+
+(obstacle === undefined ? test : test.skip)(
+  `the single executable on a clean Debian without Node: the tour, a restart, and files that are spoiled${reason}`,
+  async (t) => {
+    t.timeout(15 * 60_000);
+    const dir = await mkdtemp(join(tmpdir(), "svc-executable-"));
+    t.teardown(() => rm(dir, { recursive: true, force: true }));
+    await run(process.execPath, ["src/build/bundle.ts", join(dir, "bundle")], { cwd: root });
+    await makeSingleExecutable({ root, bundle: join(dir, "bundle"), outFile: join(dir, "svc") });
+    await using machine = await SystemdMachine.withRoot(debian);
+    await machine.boot();
+    await copyFile(join(dir, "svc"), machine.path("/usr/local/bin/svc"));
+    await t.throwsAsync(machine.run("node", "--version"));
+
+    const svc = (...args: string[]): Promise<string> => machine.run("svc", ...args);
+    t.regex(await svc("setup"), /^wrote .*\/svc\.service$/m);
+    await machine.systemctl("enable", "--now", "svc");
+    await eventually(async () => assert.match(await svc("doctor"), /^ok +daemon /m), deadlineMs);
+    const exec = '[sh, -c, "echo \\"$GREETING\\"; exec sleep 100000"]';
+    await writeFiles(machine.path("/root/shell"), {
+      "svc.yaml": `id: shell\nname: A shell\nversion: "1"\nprocess: { exec: ${exec}, env: { GREETING: hello } }\n`,
+    });
+    await svc("install", "/root/shell", "--start");
+    const apps = machine.client(AppService);
+    const before = await apps.getApp({ id: "shell" });
+    t.is(before.state, "RUNNING");
+    await eventually(async () => assert.match(await svc("logs", "shell"), /hello/), deadlineMs);
+    await svc("backup", "create", "shell");
+    t.regex(await svc("backup", "ls", "shell"), /shell-/);
+    await svc("schedule", "add", "daily@03:00", "shell", "--command", "echo of the job", "--id", "job");
+    t.regex(await svc("schedule", "run", "job"), /of the job/);
+    await machine.run("useradd", "--create-home", "someone");
+    const asSomeone = ["setpriv", "--reset-env", "--reuid=someone", "--regid=someone", "--clear-groups"];
+    t.notRegex(await machine.run(...asSomeone, "svc", "ls"), /shell/);
+
+    // The first daemon has unpacked its files for everybody; the next one finds one of them spoiled.
+    const programs = machine.path("/var/cache/svc/programs");
+    const [id = ""] = await readdir(programs);
+    const spoiled = join(programs, id, "identity/helper.mjs");
+    const whole = await readFile(spoiled, "utf8");
+    await writeFile(spoiled, "");
+    await machine.systemctl("restart", "svc");
+    await eventually(async () => {
+      const { state, startedAt } = await apps.getApp({ id: "shell" });
+      assert.deepEqual([state, startedAt], [before.state, before.startedAt]);
+    }, deadlineMs);
+    t.is(await readFile(spoiled, "utf8"), whole);
+    await svc("app", "stop", "shell");
+    t.is((await apps.getApp({ id: "shell" })).state, "STOPPED");
   },
 );
 

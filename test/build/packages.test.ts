@@ -32,7 +32,12 @@ test("packages are the same bytes whenever they are built, and hold what belongs
     await build(one, "022");
     await build(other, "077");
     const names = (await readdir(one)).sort();
-    t.is(names.length, 3);
+    const executable = `svc-${version}-${process.platform}-${process.arch}`;
+    t.deepEqual(
+      names.filter((name) => !name.endsWith(".deb")),
+      ["SHA256SUMS", executable, `${executable}.tar.gz`],
+    );
+    t.is(names.length, 4);
     for (const name of names) {
       t.true((await readFile(join(one, name))).equals(await readFile(join(other, name))), name);
     }
@@ -40,7 +45,7 @@ test("packages are the same bytes whenever they are built, and hold what belongs
     const deb = names.find((name) => name.endsWith(".deb")) ?? "";
     const tarball = names.find((name) => name.endsWith(".tar.gz")) ?? "";
     const sums = await readFile(join(one, "SHA256SUMS"), "utf8");
-    for (const name of [deb, tarball]) {
+    for (const name of [deb, tarball, executable]) {
       const digest = createHash("sha256")
         .update(await readFile(join(one, name)))
         .digest("hex");

@@ -169,6 +169,39 @@ test("source check finds what is wrong beside an index", async (t) => {
   t.deepEqual(await readdir(dir), ["Procfile"]);
 });
 
+test("Ctrl-C in the middle of a build leaves nothing", async (t) => {
+  t.timeout(180_000);
+  const dir = await directory(t);
+  const [own, scratch] = [join(dir, "own"), join(dir, "tmp")];
+  for (const path of [own, scratch]) await mkdir(path);
+  const build = "echo $$ > building; exec sleep 600";
+  await writeFile(
+    join(own, "svc.yaml"),
+    `id: a\nname: A\nversion: "1"\nprocess:\n  build: [{ exec: [sh, -c, "${build}"] }]\n  exec: [sleep, "1"]\n`,
+  );
+  const child = spawn(process.execPath, [main, "package", "run", own], {
+    stdio: ["ignore", "ignore", "pipe"],
+    env: { ...process.env, TMPDIR: scratch },
+  });
+  t.teardown(() => child.kill("SIGKILL"));
+  const ended = once(child, "exit");
+  let stderr = "";
+  child.stderr.on("data", (chunk: Buffer) => (stderr += chunk.toString()));
+  const pid = await eventually(async () => {
+    const file = (await readdir(scratch, { recursive: true })).find((name) => name.endsWith("/building"));
+    const number = Number(await readFile(join(scratch, file ?? ""), "utf8"));
+    assert.ok(number > 0, stderr);
+    return number;
+  }, 60_000);
+  child.kill("SIGINT");
+  const [exitCode] = (await ended) as [number | null];
+  t.is(exitCode, 0, stderr);
+  await eventually(() => {
+    assert.throws(() => process.kill(pid, 0), { code: "ESRCH" }, stderr);
+  });
+  t.deepEqual(await readdir(scratch), []);
+});
+
 test("run builds and runs a package with its log, and Ctrl-C leaves nothing", async (t) => {
   t.timeout(180_000);
   const dir = await directory(t);

@@ -1,0 +1,75 @@
+/** One file that is all of svc, Node included: Node's single executable application, with the files of the bundle as its assets. */
+import { build } from "esbuild";
+import { execFile } from "node:child_process";
+import { createHash } from "node:crypto";
+import { chmod, copyFile, mkdtemp, readFile, readdir, rm, stat, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join, relative } from "node:path";
+import { promisify } from "node:util";
+import type { PackedFile } from "./executable/unpack.ts";
+
+const run = promisify(execFile);
+/** Where Node looks for what was put in (Node.js documentation, Single executable applications). */
+const fuse = "NODE_SEA_FUSE_fce680ab2cc467b6e072b8b5df1996b2";
+/** Loads a module that may wait at its top level, which `require` may not. */
+const loader = { file: "load.cjs", code: "module.exports = (file) => import(file);\n" };
+
+export interface ExecutableOptions {
+  /** The checkout. */
+  readonly root: string;
+  /** Bundled for the platform and the processor of the Node that runs this. */
+  readonly bundle: string;
+  readonly outFile: string;
+}
+
+export async function makeSingleExecutable({ root, bundle, outFile }: ExecutableOptions): Promise<void> {
+  const work = await mkdtemp(join(tmpdir(), "svc-executable-"));
+  try {
+    await writeFile(join(work, loader.file), loader.code, { mode: 0o644 });
+    const sources = new Map([[loader.file, join(work, loader.file)]]);
+    const entries = await readdir(bundle, { recursive: true, withFileTypes: true });
+    for (const entry of entries.filter((each) => each.isFile())) {
+      const path = join(entry.parentPath, entry.name);
+      sources.set(relative(bundle, path), path);
+    }
+    const assets = Object.fromEntries([...sources].sort(([a], [b]) => (a < b ? -1 : 1)));
+    const main = join(work, "start.cjs");
+    await bundleStart(root, main, await Promise.all(Object.entries(assets).map(readFileEntry)));
+    const config = { main, output: join(work, "blob"), disableExperimentalSEAWarning: true, assets };
+    await writeFile(join(work, "config.json"), JSON.stringify(config));
+    await run(process.execPath, ["--experimental-sea-config", join(work, "config.json")]);
+    await copyFile(process.execPath, outFile);
+    await chmod(outFile, 0o755);
+    const postject = join(root, "node_modules/postject/dist/cli.js");
+    const resource = ["NODE_SEA_BLOB", config.output, "--sentinel-fuse", fuse];
+    await run(process.execPath, [postject, outFile, ...resource]);
+  } finally {
+    await rm(work, { recursive: true, force: true });
+  }
+}
+
+async function readFileEntry([path, source]: [string, string]): Promise<PackedFile> {
+  const sum = createHash("sha256")
+    .update(await readFile(source))
+    .digest("hex");
+  return { path, mode: ((await stat(source)).mode & 0o100) === 0 ? 0o644 : 0o755, sum };
+}
+
+async function bundleStart(root: string, outfile: string, files: readonly PackedFile[]): Promise<void> {
+  const listed = JSON.stringify(files);
+  await build({
+    entryPoints: [join(root, "src/build/executable/start.ts")],
+    outfile,
+    bundle: true,
+    format: "cjs",
+    platform: "node",
+    target: `node${process.versions.node}`,
+    minify: true,
+    define: {
+      packedFiles: listed,
+      packedId: JSON.stringify(createHash("sha256").update(listed).digest("hex")),
+      loaderFile: JSON.stringify(loader.file),
+    },
+    logLevel: "warning",
+  });
+}
