@@ -119,6 +119,7 @@ function createHost(): CliHost {
     program: {
       command: programCommand(),
       unitsDir: join(import.meta.dirname, fromSources ? "../packaging" : "packaging"),
+      docsDir: join(import.meta.dirname, fromSources ? "../docs" : "guide"),
       settingsThread: async () => (await programs()).settingsThread,
     },
     sockets: {

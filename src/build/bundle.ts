@@ -102,6 +102,8 @@ for await (const program of glob(programs, { cwd: sourceDir })) await copy(join(
 for await (const asset of glob(assets, { cwd: root })) await copy(join(root, asset), basename(asset));
 for await (const unit of glob("packaging/**/svc.{service,socket}", { cwd: root }))
   await copy(join(root, unit), unit);
+for await (const guide of glob("docs/**/*.md", { cwd: root }))
+  await copy(join(root, guide), guide.replace("docs/", "guide/"));
 const copied: string[] = [];
 for await (const file of glob(docs, { cwd: root })) {
   await copy(join(root, file), join("docs", basename(file)));

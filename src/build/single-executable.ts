@@ -11,6 +11,7 @@ import type { PackedFile } from "./executable/unpack.ts";
 const run = promisify(execFile);
 /** Where Node looks for what was put in (Node.js documentation, Single executable applications). */
 const fuse = "NODE_SEA_FUSE_fce680ab2cc467b6e072b8b5df1996b2";
+const mainFile = "start.cjs";
 /** Loads a module that may wait at its top level, which `require` may not. */
 const loader = { file: "load.cjs", code: "module.exports = (file) => import(file);\n" };
 
@@ -33,15 +34,19 @@ export async function makeSingleExecutable({ root, bundle, outFile }: Executable
       sources.set(relative(bundle, path), path);
     }
     const assets = Object.fromEntries([...sources].sort(([a], [b]) => (a < b ? -1 : 1)));
-    const main = join(work, "start.cjs");
-    await bundleStart(root, main, await Promise.all(Object.entries(assets).map(readFileEntry)));
-    const config = { main, output: join(work, "blob"), disableExperimentalSEAWarning: true, assets };
+    await bundleStart(
+      root,
+      join(work, mainFile),
+      await Promise.all(Object.entries(assets).map(readFileEntry)),
+    );
+    // What is made has the path in it as it is written here.
+    const config = { main: mainFile, output: "blob", disableExperimentalSEAWarning: true, assets };
     await writeFile(join(work, "config.json"), JSON.stringify(config));
-    await run(process.execPath, ["--experimental-sea-config", join(work, "config.json")]);
+    await run(process.execPath, ["--experimental-sea-config", "config.json"], { cwd: work });
     await copyFile(process.execPath, outFile);
     await chmod(outFile, 0o755);
     const postject = join(root, "node_modules/postject/dist/cli.js");
-    const resource = ["NODE_SEA_BLOB", config.output, "--sentinel-fuse", fuse];
+    const resource = ["NODE_SEA_BLOB", join(work, config.output), "--sentinel-fuse", fuse];
     await run(process.execPath, [postject, outFile, ...resource]);
   } finally {
     await rm(work, { recursive: true, force: true });

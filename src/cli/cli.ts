@@ -39,6 +39,12 @@ export async function runCli(host: CliHost, dependencies: CliDependencies): Prom
       );
     };
   const program = createProgram(host, run, dependencies.runDaemon);
+  const [first, topic, ...others] = host.args;
+  if (first === "help" && topic !== undefined && others.length === 0) {
+    const { showTopic } = await import("./help-topics.ts");
+    const shown = await showTopic(host, topic);
+    if (shown !== undefined) return shown;
+  }
   const args = withoutHelpOfUnknown(program, host.args);
   try {
     if (host.args[0] === "__complete") {

@@ -182,9 +182,16 @@ export class CommandContext implements AsyncDisposable {
 
   /** A table for people. @param none what is said instead of one without rows */
   printTable<Row>(columns: readonly Column<Row>[], rows: readonly Row[], none?: string): Promise<void> {
-    if (rows.length > 0 || none === undefined) return this.print(this.table(columns, rows));
+    if (rows.length > 0 || none === undefined) return this.#page(this.table(columns, rows));
     this.note(none);
     return Promise.resolve();
+  }
+
+  /** What is longer than the terminal goes through a pager. */
+  async #page(text: string): Promise<void> {
+    if ((this.host.stdout.rows ?? 0) === 0) return this.print(text);
+    const { page } = await import("./pager.ts");
+    return page(this.host, text);
   }
 
   printJson(value: unknown): Promise<void> {

@@ -116,7 +116,7 @@ export function createProgram(host: CliHost, run: RunCommand, runDaemon: RunDaem
     });
   for (const addCommand of wantedCommands(host.args[0])) addCommand(program, run, runDaemon);
   addGlobalOptions(program);
-  program.addHelpText("after", exitCodeHelp);
+  program.addHelpText("after", `${exitCodeHelp}\nsvc help topics lists the pages of the guide.`);
   return program;
 }
 

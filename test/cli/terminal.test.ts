@@ -6,6 +6,24 @@ const apps = [appOf({ id: "hello", name: "Hello \x1b[2J\u009b2J", state: "RUNNIN
 
 const terminalTest = hasScript ? test : test.skip;
 
+terminalTest(
+  `what is longer than the terminal goes through a pager, and is there without one${needsScript}`,
+  async (t) => {
+    // The size that `script` gives where it has no terminal itself is none: no text is long then.
+    const plain = await onTerminal(["help", "packages"], [], { PAGER: "sed s/^/PAGED:/" });
+    t.regex(plain.screen, /^# Packages/);
+    const rows = { SVC_TEST_ROWS: "10" };
+    const paged = await onTerminal(["help", "packages"], [], { PAGER: "sed s/^/PAGED:/", ...rows });
+    t.is(paged.exitCode, 0, paged.screen);
+    t.regex(paged.screen, /^PAGED:# Packages\r\nPAGED:\r\n/);
+    for (const PAGER of ["", "/nonexistent/pager"]) {
+      const { exitCode, screen } = await onTerminal(["help", "packages"], [], { PAGER, ...rows });
+      t.is(exitCode, 0, screen);
+      t.regex(screen, /^# Packages\r\n/m);
+    }
+  },
+);
+
 terminalTest(`a license is shown and asked about${needsScript}`, async (t) => {
   await using daemon = await startFakeDaemon(apps);
   const { exitCode, screen } = await onTerminal(

@@ -5,6 +5,7 @@ import { fileURLToPath } from "node:url";
 import test from "ava";
 import { commandTree } from "../../src/build/command-files.ts";
 import type { CommandTree } from "../../src/cli/command-tree.ts";
+import { runSvc } from "../cli/support/run-svc.ts";
 import { readPage } from "../support/docs.ts";
 
 const root = fileURLToPath(new URL("../..", import.meta.url));
@@ -52,6 +53,22 @@ for (const page of pages) {
     t.deepEqual(unknown, []);
   });
 }
+
+test("svc help shows each page, and no command has the name of one", async (t) => {
+  const topics = (await runSvc(["help", "topics"])).stdout.trim().split("\n");
+  t.true(topics.length >= 13);
+  for (const topic of topics.map((line) => line.replace(/ .*/, ""))) {
+    t.false(
+      program.commands.some(({ name, aliases }) => name === topic || aliases.includes(topic)),
+      topic,
+    );
+    const { exitCode, stdout } = await runSvc(["help", topic]);
+    t.is(exitCode, 0, topic);
+    t.regex(stdout, /^# /, topic);
+  }
+  t.regex((await runSvc(["help", "ls"])).stdout, /^Usage: svc ls/);
+  t.is((await runSvc(["help", "nothing"])).exitCode, 2);
+});
 
 test("a command that is none would be noticed", (t) => {
   const lines = shownCommands(

@@ -16,7 +16,9 @@ export async function onTerminal(
   dialog: Dialog = [],
   extraEnv: Readonly<Record<string, string>> = {},
 ): Promise<TerminalRun> {
-  const command = [process.execPath, main, ...args].map((arg) => `'${arg}'`).join(" ");
+  const words = [process.execPath, main, ...args].map((arg) => `'${arg}'`).join(" ");
+  const rows = extraEnv["SVC_TEST_ROWS"];
+  const command = rows === undefined ? words : `stty rows ${rows} cols 80; ${words}`;
   const { NO_COLOR: _, FORCE_COLOR: __, ...env } = process.env;
   const child = spawn("script", ["-qec", command, "/dev/null"], {
     env: { ...env, TERM: "xterm", ...extraEnv },

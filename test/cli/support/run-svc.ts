@@ -1,4 +1,5 @@
 /** Runs the command line in this process with streams that remember. */
+import { join } from "node:path";
 import { PassThrough, Writable } from "node:stream";
 import { runCli } from "../../../src/cli/cli.ts";
 import type { CliDependencies } from "../../../src/cli/cli.ts";
@@ -80,6 +81,7 @@ async function runStage(
       program: {
         command: ["/usr/bin/svc"],
         unitsDir: "/nonexistent",
+        docsDir: join(import.meta.dirname, "../../../docs"),
         settingsThread: () => Promise.resolve(sourcePrograms().settingsThread),
       },
       sockets: { checkoutDir: undefined, system: "/nonexistent/system", user: "/nonexistent/user" },
