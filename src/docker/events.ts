@@ -28,6 +28,8 @@ export interface EngineEventsOptions {
 
 /** Whoever asks waits no longer for an answer that an engine under load may still give. */
 const patienceMs = 2_500;
+/** Likewise, of one that has been silent until it was given up: when it is back, it answers at once. */
+const silentPatienceMs = 1_000;
 const minBackoffMs = 100;
 const maxBackoffMs = 2_000;
 
@@ -48,6 +50,8 @@ export class EngineEvents implements AsyncDisposable {
   #verifiedAtMs = -Infinity;
   /** Since when it owes an answer; `undefined`: it does not. */
   #askedAtMs: number | undefined;
+  /** It was given up since it did not answer, and has not come back. */
+  #isSilent = false;
   /** Somebody did not wait for what it owes. */
   #wasGivenUp = false;
   #verifying: Promise<void> | undefined;
@@ -92,12 +96,13 @@ export class EngineEvents implements AsyncDisposable {
   async verify(): Promise<void> {
     this.start();
     const patience = new AbortController();
-    const leftMs = patienceMs - (performance.now() - (this.#askedAtMs ?? Infinity));
+    const mostMs = this.#isSilent ? silentPatienceMs : patienceMs;
+    const leftMs = mostMs - (performance.now() - (this.#askedAtMs ?? Infinity));
     const giveUp = (): void => {
       this.#wasGivenUp = true;
       patience.abort(silent());
     };
-    const timer = setTimeout(giveUp, Math.min(Math.max(leftMs, 0), patienceMs));
+    const timer = setTimeout(giveUp, Math.min(Math.max(leftMs, 0), mostMs));
     try {
       await unlessAborted(this.#verified(), patience.signal);
     } finally {
@@ -188,6 +193,7 @@ export class EngineEvents implements AsyncDisposable {
   #win(lost: AbortController): void {
     this.#lost = lost;
     this.#error = undefined;
+    this.#isSilent = false;
     this.#askedAtMs = undefined;
     this.#wasGivenUp = false;
     this.#generation++;
@@ -201,6 +207,7 @@ export class EngineEvents implements AsyncDisposable {
   #lose(error: SvcError): void {
     const wasThere = this.#error === undefined;
     this.#error = error;
+    this.#isSilent ||= performance.now() - (this.#askedAtMs ?? Infinity) >= patienceMs;
     this.#askedAtMs = undefined;
     this.#verifiedAtMs = -Infinity;
     this.#lost.abort(error);

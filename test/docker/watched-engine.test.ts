@@ -1,4 +1,5 @@
 /** What is asked of an engine that hangs in the middle, or is only slow, is told apart by what it still says. */
+import assert from "node:assert/strict";
 import { once } from "node:events";
 import { mkdtemp, rm } from "node:fs/promises";
 import { createServer, type ServerResponse } from "node:http";
@@ -10,15 +11,17 @@ import { createDockerEngine, type DockerEngine } from "../../src/docker/engine.t
 import { EngineEvents } from "../../src/docker/events.ts";
 import { WatchedEngine } from "../../src/docker/watched-engine.ts";
 import { SvcError } from "../../src/errors.ts";
+import { eventually } from "../support/eventually.ts";
 
 interface Scripted extends AsyncDisposable {
   readonly engine: DockerEngine;
+  readonly events: EngineEvents;
   /** Whether it answers what it is asked from now on; what it does goes on. */
   answers: boolean;
 }
 
 /** An engine that pulls images as `pull` says, and whose events nobody asks for again. */
-async function script(pull: (response: ServerResponse) => void): Promise<Scripted> {
+async function script(pull: (response: ServerResponse) => void, answerMs = 600_000): Promise<Scripted> {
   await using resources = new AsyncDisposableStack();
   const dir = await mkdtemp(join(tmpdir(), "svc-engine-"));
   resources.defer(() => rm(dir, { recursive: true }));
@@ -41,11 +44,12 @@ async function script(pull: (response: ServerResponse) => void): Promise<Scripte
   });
   const plain = resources.use(createDockerEngine({ socket }));
   // Nothing finds that it hangs but who waits for it.
-  const events = resources.use(new EngineEvents({ engine: plain, heartbeatMs: 600_000, answerMs: 600_000 }));
+  const events = resources.use(new EngineEvents({ engine: plain, heartbeatMs: 600_000, answerMs }));
   await events.verify();
   const owned = resources.move();
   return Object.assign(state, {
     engine: new WatchedEngine(plain, events),
+    events,
     [Symbol.asyncDispose]: () => owned.disposeAsync(),
   });
 }
@@ -109,4 +113,20 @@ test("silent work is left to an engine that answers", async (t) => {
     void wait(7_000).then(() => response.end("done"));
   });
   t.is(await pull(scripted.engine), "done");
+});
+
+test("an engine that was given up is not waited for as long as one that may be slow", async (t) => {
+  t.timeout(180_000);
+  await using scripted = await script(() => undefined, 5_000);
+  const { events } = scripted;
+  scripted.answers = false;
+  events.verify().catch(() => undefined);
+  await eventually(() => assert.notEqual(events.error, undefined), 60_000);
+  // Timers end in their order, however late.
+  const first = await Promise.race([events.verify().catch(() => "answered"), wait(2_000, "waited")]);
+  t.is(first, "answered");
+  // It is back as soon as it answers.
+  scripted.answers = true;
+  await eventually(() => events.verify(), 60_000);
+  t.is(events.error, undefined);
 });
