@@ -11,7 +11,6 @@ export interface FileRun {
   tap: string;
   /** Each failure with all that is said of it, line by line. */
   failures: readonly string[];
-  milliseconds: number;
 }
 
 interface FileRunOptions {
@@ -44,7 +43,6 @@ export function endAll(): void {
 /** Runs a file to its end, or until it hangs. */
 export async function runFile(options: FileRunOptions): Promise<FileRun> {
   const { files, command, cwd, env, silenceMs, onPoint, onLine } = options;
-  const startedAt = performance.now();
   const [program = "", ...args] = command;
   // A group of its own, so that what hangs goes as a whole.
   const child = spawn(program, args, { cwd, env, detached: true, stdio: ["ignore", "pipe", "inherit"] });
@@ -96,7 +94,6 @@ export async function runFile(options: FileRunOptions): Promise<FileRun> {
     files,
     tap: `${lines.join("\n")}\n`,
     failures: failures.map((each) => each.join("\n")),
-    milliseconds: performance.now() - startedAt,
   };
 }
 
