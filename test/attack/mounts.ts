@@ -2,12 +2,13 @@
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { chmod, mkdir, writeFile } from "node:fs/promises";
+import { chmod, mkdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { setTimeout as pause } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
+import { BackupService } from "../../gen/svc/v1/backup_pb.ts";
 import { startDaemon, type TestDaemon } from "../support/daemon.ts";
 import { startEngine, whyNoDocker, type TestEngine } from "../support/docker.ts";
 import { errorOf } from "../support/errors.ts";
@@ -128,8 +129,73 @@ async function attack(
       isGood: swaps === 0 && stolen === 0 && others === 0 && attempts > 0 && lines.length > tries / 2,
     });
   }
+  // Of a compose project what leads to its binds is the owner's until a start: to swap that then is to have the start refused.
+  if (runtime === "docker") {
+    findings.push(
+      await attackReplacements({ engine, owner, runtime, dir, directory, paths }, Math.ceil(tries / 5)),
+    );
+  }
   await eventually(() => apps.removeApp({ id: "victim" }), 60_000);
   return findings;
+}
+
+interface Replacement {
+  readonly engine: TestEngine;
+  readonly owner: Pick<TestDaemon, "client">;
+  readonly runtime: string;
+  /** The package, and where it is installed. */
+  readonly dir: string;
+  readonly directory: string;
+  readonly paths: readonly string[];
+}
+
+/** What lays the app out anew and starts it: an upgrade, a restore, and a clone of it, each so often. */
+async function attackReplacements(
+  { engine, owner, runtime, dir, directory, paths }: Replacement,
+  times: number,
+): Promise<Finding> {
+  const [apps, backups] = [owner.client(AppService), owner.client(BackupService)];
+  const manifest = await readFile(join(dir, "svc.yaml"), "utf8");
+  const lines: string[] = [];
+  // A busy machine's engine may refuse for a moment.
+  const until = <T>(work: () => Promise<T>): Promise<T> => eventually(work, 60_000);
+  const look = async (id: string): Promise<void> => {
+    const said = await eventually(async () => {
+      const all = await logOf(engine, id);
+      assert.notEqual(all.length, 0, `the log of ${id}`);
+      return all;
+    }, 40_000);
+    lines.push(...said);
+  };
+  // As a clone of somebody with that name is called.
+  const clone = join(directory, "../victim-nobody");
+  const all = [directory, clone].flatMap((root) => paths.map((path) => join(root, path)));
+  const { swaps, attempts } = await swapDuring(all, "stealth", async () => {
+    for (let n = 1; n <= times; n++) {
+      await writeFile(join(dir, "svc.yaml"), manifest.replace('"1.0.0"', `"1.0.${n}"`));
+      await apps.stopApp({ id: "victim" });
+      await until(() => apps.upgradeApp({ id: "victim" }));
+      await until(() => apps.startApp({ id: "victim" }));
+      await look("victim");
+      const { results } = await until(() => backups.createBackup({ appId: "victim" }));
+      const [made] = results;
+      await apps.stopApp({ id: "victim" });
+      await until(() => backups.restoreBackup({ appId: "victim", storage: "local", name: made?.name ?? "" }));
+      await until(() => apps.startApp({ id: "victim" }));
+      await look("victim");
+      const { id } = await until(() => apps.cloneApp({ id: "victim" }));
+      await until(() => apps.startApp({ id }));
+      await look(id);
+      await until(() => apps.removeApp({ id }));
+    }
+  });
+  const stolen = lines.filter((line) => line === "stolen").length;
+  const others = lines.filter((line) => line !== String(nobody) && line !== "stolen").length;
+  return {
+    attack: `mounts of ${runtime}, upgraded, restored, cloned`,
+    text: `${swaps} of ${attempts} swaps, ${stolen} stolen in ${3 * times} starts, ${others} not as the owner`,
+    isGood: swaps === 0 && stolen === 0 && others === 0 && attempts > 0 && lines.length >= 3 * times,
+  };
 }
 
 async function swapDuring(
@@ -195,16 +261,19 @@ async function restart(engine: TestEngine): Promise<void> {
   assert.ok(status === 204 || status >= 500, `restart: ${status}`);
 }
 
-async function victimOf(engine: TestEngine): Promise<string> {
-  const filters = encodeURIComponent(JSON.stringify({ label: ["svc.app=victim"] }));
+async function victimOf(engine: TestEngine, id = "victim"): Promise<string> {
+  const filters = encodeURIComponent(JSON.stringify({ label: [`svc.app=${id}`] }));
   const answer = await engine.request("GET", `/containers/json?all=1&filters=${filters}`);
   const [container] = answer.expect(200) as { Id: string }[];
   assert.ok(container);
   return container.Id;
 }
 
-async function logOf(engine: TestEngine): Promise<string[]> {
-  const answer = await engine.request("GET", `/containers/${await victimOf(engine)}/logs?stdout=1&stderr=1`);
+async function logOf(engine: TestEngine, id = "victim"): Promise<string[]> {
+  const answer = await engine.request(
+    "GET",
+    `/containers/${await victimOf(engine, id)}/logs?stdout=1&stderr=1`,
+  );
   // Each chunk of output has a header of eight bytes.
   return answer.text
     .split("\n")
