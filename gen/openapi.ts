@@ -3492,18 +3492,18 @@ export interface components {
             /**
              * @description What happened. `begin`: nothing yet, it is what each stream begins with at once; who looks at everything now misses
              *     nothing. `reset`: something may have been missed, look at everything again. `app.changed`: its version, settings
-             *     or name, or whether it is meant to run; `app.busy`: an operation has it, `state` says which. `container.changed` is
-             *     told to root alone.
+             *     or name, or whether it is meant to run; `app.busy`: an operation has it, `state` says which. `operation.changed`: it has come
+             *     to its next phase, which `message` says. `container.changed` is told to root alone.
              * @enum {string}
              */
-            kind: "begin" | "reset" | "app.installed" | "app.changed" | "app.removed" | "app.busy" | "app.starting" | "app.running" | "app.stopping" | "app.stopped" | "app.failed" | "app.crashed" | "app.unknown" | "app.healthy" | "app.unhealthy" | "operation.began" | "operation.ended" | "run.began" | "run.ended" | "backup.made" | "backup.failed" | "alert.began" | "alert.ended" | "container.changed";
+            kind: "begin" | "reset" | "app.installed" | "app.changed" | "app.removed" | "app.busy" | "app.starting" | "app.running" | "app.stopping" | "app.stopped" | "app.failed" | "app.crashed" | "app.unknown" | "app.healthy" | "app.unhealthy" | "operation.began" | "operation.changed" | "operation.ended" | "run.began" | "run.ended" | "backup.made" | "backup.failed" | "alert.began" | "alert.ended" | "container.changed";
             /** @description The app that it is about. */
             app_id: string;
             /** @description What it is about where that is no app: the id of a job, a storage, the subject of an alert, the id of a container. */
             subject: string;
             /** @description How it is now: an app's state, the kind of an operation, the status of a run, the name of an alert's rule. */
             state: string;
-            /** @description Why, one sentence. */
+            /** @description Why, one sentence; of an operation what it is doing now, a few words. */
             message: string;
             /** @description The user whose it is; absent for what is the host's. */
             owner?: number;
@@ -4897,6 +4897,8 @@ export interface components {
             from: string;
             /** @description The version now. */
             to: string;
+            /** @description True: the app ran before, and was started again. */
+            restarted: boolean;
         };
         /** @description What came of it. */
         VerifyAuditResponse: {
@@ -5448,6 +5450,11 @@ export interface operations {
                     backup?: boolean;
                     /** @description True: the permissions on the host that the new version adds are given. Without it they are asked for as licenses are. */
                     permissions_ack?: boolean;
+                    /**
+                     * @description True: stop a running app once the new version is fetched and everything is accepted, upgrade it, start it again. It runs
+                     *     again whatever becomes of the upgrade. Without it a running app is `app_running` (failed_precondition).
+                     */
+                    stop_app?: boolean;
                 };
             };
         };

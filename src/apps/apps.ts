@@ -165,7 +165,7 @@ export class Apps implements AsyncDisposable {
       maxAppsPerUser: options.limits.maxAppsPerUser,
       whyAbsent: (runtime) => options.runtimes.get(runtime)?.whyAbsent,
     });
-    const upgrader = new Upgrader({ ...shared, settings });
+    const upgrader = new Upgrader({ ...shared, settings, lifecycle });
     const remover = new Remover(shared);
     this.#turns = new InstallTurns(options.limits);
     this.#registry = registry;

@@ -6,11 +6,13 @@
 import { SvcError } from "../errors.ts";
 import type { OwnedTree } from "../identity/owned-tree.ts";
 import type { ResolvedPackage } from "../packages/resolved-package.ts";
-import type { AppRuntime, RunnableApp } from "../runtimes/runtime.ts";
+import { isUp, type AppRuntime, type RunnableApp } from "../runtimes/runtime.ts";
+import { whyNotStarted } from "../runtimes/start-failed.ts";
 import { acknowledgementOf, requireAcknowledgement, type Consent } from "./acknowledgement.ts";
 import { patchApp, type AppRecord } from "./app-record.ts";
 import type { AppSettings } from "./app-settings.ts";
 import { comingUpMs } from "./coming-up.ts";
+import type { Lifecycle } from "./lifecycle.ts";
 import { appTree } from "../runtimes/app-tree.ts";
 import type { Operation } from "./operations.ts";
 import type { WorkOptions } from "./progress.ts";
@@ -22,6 +24,8 @@ import type { AppsContext } from "./apps-context.ts";
 export interface UpgradeRequest extends Consent {
   /** The tag to go to; empty for the newest tag, or the head of the tracked branch. */
   version: string;
+  /** Stops an app that runs, and starts it again whatever becomes of the upgrade. */
+  stopApp: boolean;
   /** What comes before anything changes; when it throws, nothing does. */
   before?: () => Promise<unknown>;
 }
@@ -31,9 +35,12 @@ export interface UpgradeResult {
   upToDate: boolean;
   from: string;
   to: string;
+  /** It ran before, and was started again. */
+  restarted: boolean;
 }
 
 export interface UpgraderOptions extends AppsContext {
+  lifecycle: Lifecycle;
   settings: AppSettings;
 }
 
@@ -51,13 +58,14 @@ export class Upgrader {
   }
 
   /**
-   * @throws SvcError `app_running`, `app_busy`, `license_required`, `package_invalid`, `git_failed`, `build_failed`,
-   *   `start_failed` with the last lines of the trial, and `invalid_request` when the new version refuses the kept
-   *   settings; the old version stays as it was then.
+   * @throws SvcError `app_running` without `stopApp`, `app_busy`, `license_required`, `package_invalid`, `git_failed`,
+   *   `build_failed`, `start_failed` with the last lines of the trial, and `invalid_request` when the new version refuses the
+   *   kept settings; the old version stays as it was then. `start_failed` also when an app that was stopped for it does not
+   *   start again, whichever version it is at.
    */
   async upgrade(app: AppRecord, request: UpgradeRequest, work: WorkOptions): Promise<UpgradeResult> {
     const { operations } = this.#options;
-    this.#requireStopped(app);
+    this.#requireStopped(app, request);
     await request.before?.();
     const operation = await operations.begin({
       appId: app.id,
@@ -66,21 +74,23 @@ export class Upgrader {
       detail: { runUid: app.runUid },
     });
     try {
-      return await this.#run(operation, request, work);
-    } catch (error) {
-      await this.restore(operation);
-      throw asRefused(app, error);
+      const result = await this.#run(operation, request, work).catch(async (error: unknown) => {
+        throw asRefused(app, error, await failureOf(this.restore(operation)));
+      });
+      await this.#giveBack(operation);
+      return result;
     } finally {
+      // Not before: a sweep would end it, too, at the same time.
       operations.release(operation);
     }
   }
 
   async #run(operation: Operation, request: UpgradeRequest, work: WorkOptions): Promise<UpgradeResult> {
-    const { operations, registry, packages, settings, now, log } = this.#options;
+    const { operations, registry, packages, settings, runtimeOf, runnable, now, log } = this.#options;
     const app = registry.get(operation.appId);
     if (app === undefined) throw new Error(`the upgrade holds no app "${operation.appId}"`);
     // Somebody may have started it between the first look and the lock.
-    this.#requireStopped(app);
+    this.#requireStopped(app, request);
     await using resolved = await packages.resolveUpgrade(
       app.origin,
       request.version,
@@ -89,15 +99,17 @@ export class Upgrader {
     );
     if (isSameRelease(app, resolved)) {
       resolved.keep();
-      await operations.end(operation);
-      return { id: app.id, upToDate: true, from: app.version, to: app.version };
+      return { id: app.id, upToDate: true, from: app.version, to: app.version, restarted: false };
     }
     this.#requireSamePackage(app, resolved);
     const { ownerUid, accepted } = app;
     requireAcknowledgement(resolved, { ...request, ownerUid, accepted, again: "upgrade" });
     await settings.validate(resolved.manifest, app.settings);
+    const restarted = this.#isUp(app);
+    operation.detail.restart = restarted;
     await operations.enter(operation, "switch" satisfies UpgradePhase);
-    await this.#switch(app, resolved, work);
+    await runtimeOf(app).stop(runnable(app));
+    await this.#switch(app, resolved, restarted, work);
     // The new version is the app's from this write on; a client that goes away changes nothing any more.
     work.signal?.throwIfAborted();
     await operations.enter(operation, "done" satisfies UpgradePhase, [
@@ -114,20 +126,26 @@ export class Upgrader {
     ]);
     resolved.keep();
     try {
-      await this.restore(operation);
+      await this.#tidy(operation);
     } catch (error) {
       // The upgrade holds; only the old version is still on the disk. The next sweep removes it.
       log.warn({ err: error, appId: app.id }, "the version before an upgrade could not be removed");
     }
-    return { id: app.id, upToDate: false, from: app.version, to: resolved.version };
+    return { id: app.id, upToDate: false, from: app.version, to: resolved.version, restarted };
   }
 
   /**
-   * Ends an upgrade wherever it is: before `done` the old version is put back, from then on what is left of it is removed.
-   * Also what recovery does with one that was left behind; doing it twice does no harm.
+   * Ends an upgrade wherever it is: before `done` the old version is put back, from then on what is left of it is removed; an
+   * app that ran is started again. Also what recovery does with one that was left behind; doing it twice does no harm.
    */
   async restore(operation: Operation): Promise<void> {
-    const { operations, registry, identities, paths, runtimeOf, runnable } = this.#options;
+    await this.#tidy(operation);
+    await this.#giveBack(operation);
+  }
+
+  /** Leaves one version alone on the disk. */
+  async #tidy(operation: Operation): Promise<void> {
+    const { registry, identities, paths, runtimeOf, runnable } = this.#options;
     const runUid = operation.detail.runUid ?? identities.selfUid;
     const tree = await identities.tree(paths.appDir(operation.appId), runUid);
     const phase = operation.phase as UpgradePhase;
@@ -145,7 +163,15 @@ export class Upgrader {
       await tree.remove(appTree.previousData);
     }
     if (app !== undefined && phase !== "fetch") await runtimeOf(app).settle(runnable(app));
-    await operations.end(operation);
+  }
+
+  /** Ends the operation, with a start of what was stopped for it. @throws SvcError `start_failed` */
+  async #giveBack(operation: Operation): Promise<void> {
+    const { operations, registry, lifecycle } = this.#options;
+    const { restart } = operation.detail;
+    if (restart === true && registry.get(operation.appId) !== undefined)
+      await lifecycle.finishStart(operation);
+    else await operations.end(operation);
   }
 
   /** What was built for the new version may have taken the name of what was built for the old one. */
@@ -159,7 +185,12 @@ export class Upgrader {
   }
 
   /** Puts the new version in the place of the old one, which is set aside, and proves that it works. */
-  async #switch(app: AppRecord, resolved: ResolvedPackage, work: WorkOptions): Promise<void> {
+  async #switch(
+    app: AppRecord,
+    resolved: ResolvedPackage,
+    staysUp: boolean,
+    work: WorkOptions,
+  ): Promise<void> {
     const { identities, runtimeOf, runnable } = this.#options;
     const { manifest, version } = resolved;
     const next = runnable({ ...app, manifest, version });
@@ -171,10 +202,13 @@ export class Upgrader {
     await layOutRelease(this.#options, next, resolved, work);
     await runtimeOf(app).prepare(next, work);
     if (manifest.migrate !== undefined) await runStep(this.#options, next, manifest.migrate, "migrate", work);
-    if (canProve) await this.#prove(runtimeOf(app), next, work);
+    if (!canProve) return;
+    await this.#prove(runtimeOf(app), next, work);
+    // What is going to be started anyway goes on.
+    if (!staysUp) await runtimeOf(app).stop(next);
   }
 
-  /** Starts the new version on trial and stops it again. @throws SvcError `start_failed` with its last lines */
+  /** Starts the new version on trial. @throws SvcError `start_failed` with its last lines; it does not run then */
   async #prove(runtime: AppRuntime, next: RunnableApp, { signal, onProgress }: WorkOptions): Promise<void> {
     onProgress?.({ step: "trial", message: `Starting ${next.version} on trial` });
     await this.#options.ports.requireFree(next, () => runtime.stop(next));
@@ -182,8 +216,9 @@ export class Upgrader {
     try {
       await runtime.start(next);
       await runtime.waitHealthy(next.id, comingUpMs(next.manifest.health), signal);
-    } finally {
+    } catch (error) {
       await runtime.stop(next);
+      throw error;
     }
   }
 
@@ -197,10 +232,14 @@ export class Upgrader {
     await tree.rename(appTree.repo, appTree.previousRepo);
   }
 
-  #requireStopped(app: AppRecord): void {
+  #requireStopped(app: AppRecord, { stopApp }: UpgradeRequest): void {
     const state = this.#options.runtimeOf(app).status(app.id)?.state ?? "STOPPED";
-    if (state === "STOPPED" || state === "FAILED" || state === "CRASHED") return;
+    if (state === "STOPPED" || state === "FAILED" || state === "CRASHED" || (stopApp && isUp(state))) return;
     throw new SvcError("app_running", `app "${app.id}" is running; stop it before upgrading it`);
+  }
+
+  #isUp(app: AppRecord): boolean {
+    return isUp(this.#options.runtimeOf(app).status(app.id)?.state);
   }
 
   #requireSamePackage(app: AppRecord, resolved: ResolvedPackage): void {
@@ -214,12 +253,28 @@ export class Upgrader {
   }
 }
 
-/** What failed, and what that leaves: who waited for the new version wonders which one is there now. */
-function asRefused({ id, version }: AppRecord, error: unknown): unknown {
+/**
+ * What failed, and what that leaves: who waited for the new version wonders which one is there now.
+ * @param afterwards why the old version could not be put back or started again
+ */
+function asRefused({ id, version }: AppRecord, error: unknown, afterwards: unknown): unknown {
+  if (afterwards !== undefined && !(afterwards instanceof SvcError)) return afterwards;
   if (!(error instanceof SvcError)) return error;
   const { reason, message, payload, cause } = error as SvcError;
   if (asking.has(reason)) return error;
-  return new SvcError(reason, `${message}; app "${id}" stays at ${version}`, { payload, cause });
+  const stays = `${message}; app "${id}" stays at ${version}`;
+  const why = afterwards === undefined ? "" : whyNotStarted(id, afterwards as SvcError);
+  const says = why === "" ? stays : `${stays}, which could not be started again: ${why}`;
+  return new SvcError(reason, says, { payload, cause });
+}
+
+async function failureOf(work: Promise<unknown>): Promise<unknown> {
+  try {
+    await work;
+    return undefined;
+  } catch (error) {
+    return error;
+  }
 }
 
 /** Nothing was tried yet: something is to be said or done first. */

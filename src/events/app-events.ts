@@ -32,7 +32,9 @@ export function eventsOfChange({ before, now }: AppChange): NodeEvent[] {
     events.push({ kind: "app.changed", state: now.state, ...of });
   else if (now === undefined && isInstalled(before)) events.push({ kind: "app.removed", ...of });
   if (begun !== undefined && begun.id !== ended?.id)
-    events.push({ kind: "operation.began", state: begun.kind, ...of });
+    events.push({ kind: "operation.began", state: begun.kind, message: begun.phase, ...of });
+  else if (begun !== undefined && begun.phase !== ended?.phase)
+    events.push({ kind: "operation.changed", state: begun.kind, message: begun.phase, ...of });
   if (now === undefined) return events;
   if (now.state !== before?.state)
     events.push({ kind: kindOfState[now.state], state: now.state, message: now.reason, ...of });

@@ -175,8 +175,8 @@ function placementOf(placement: AppPlacement | undefined): Placement | null {
   return { replicas: placement.replicas ?? 1, ports: placement.ports === "mesh" ? "mesh" : "host" };
 }
 
-function upgradeResponse({ id, upToDate, from, to }: UpgradeResult) {
-  return { id, upToDate, from, to };
+function upgradeResponse({ id, upToDate, from, to, restarted }: UpgradeResult) {
+  return { id, upToDate, from, to, restarted };
 }
 
 function cloneResponse({ id, name, copiedBytes, sourceRunning, ports }: CloneResult) {

@@ -165,6 +165,11 @@ const cases: CommandCase[] = [
     stderr:
       /^Passed over hello, which is RUNNING; stop it first: svc app stop hello\nPassed over loop, which is STARTING: BACKOFF after 3 restarts: it exited with code 3; stop it/,
   },
+  {
+    args: ["upgrade", "hello", "--restart", "--version", "2.0"],
+    stdout: /^Upgraded hello from 1\.0\.0 to 2\.0, and started it again\n$/,
+  },
+  { args: ["upgrade", "--all", "--restart"], stdout: /hello is up to date[^]*idle is up to date/ },
   { args: ["upgrade"], exitCode: 2, stderr: /or pass --all/ },
   {
     args: ["disk"],

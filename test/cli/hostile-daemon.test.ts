@@ -121,6 +121,7 @@ const lines: readonly string[] = [
   "install x --start --accept-license --accept-permissions",
   "upgrade x",
   "upgrade --all",
+  "upgrade --all --restart",
   "app start x",
   "app start x --no-wait",
   "app stop x",

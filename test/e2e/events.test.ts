@@ -73,6 +73,7 @@ test("an app's life is told, as it happens and afterwards", async (t) => {
     "app.installed web STOPPED",
     "operation.began web start",
     "operation.ended web start",
+    "operation.changed web remove",
     "app.running web RUNNING",
     "backup.made web local",
     "app.removed web",

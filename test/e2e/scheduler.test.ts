@@ -170,10 +170,13 @@ test("app_update brings a running app to the newest version; one that does not s
   const [updated] = await endedRuns(schedules, "u", 1, 60_000);
   t.like(updated, { status: "SUCCEEDED", output: "web upgraded from v1.0.0 to v2.0.0\n", error: "" });
   t.like(await apps.getApp({ id: "web" }), { state: "RUNNING", version: "v2.0.0" });
+  await schedules.runSchedule({ id: "u" });
+  const [same] = await endedRuns(schedules, "u", 2, 60_000);
+  t.like(same, { status: "SUCCEEDED", output: "web v2.0.0 is up to date\n" });
 
   await addVersion(dir, port, { version: "3.0.0", files: { "server.mjs": "process.exit(7);" } });
   await schedules.runSchedule({ id: "u" });
-  const [failed] = await endedRuns(schedules, "u", 2, 60_000);
+  const [failed] = await endedRuns(schedules, "u", 3, 60_000);
   t.is(failed?.status, "FAILED");
   t.regex(failed?.error ?? "", /^app "web" did not start: .* exited with code 7/);
   t.like(await apps.getApp({ id: "web" }), { state: "RUNNING", version: "v2.0.0" });

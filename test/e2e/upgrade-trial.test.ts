@@ -104,3 +104,38 @@ test("an upgrade asks for the licenses that the new version adds, and for no oth
   await addVersion(repository, port, { version: "1.3.0", files: { ...files, EULA: "Obey.\n" } });
   t.is((await apps.upgradeApp({ id })).to, "v1.3.0");
 });
+
+test("a running app is stopped for its upgrade when that is asked for, and runs again whatever becomes of it", async (t) => {
+  t.timeout(180_000);
+  await using daemon = await startDaemon();
+  const apps = daemon.client(AppService);
+  const [repository, port] = [join(daemon.dir, "web.git"), await freePort()];
+  const spec = await writeRepository(repository, port, [{ version: "1.0.0" }]);
+  const { id } = await apps.installApp({ spec });
+  await apps.startApp({ id });
+  t.like(await apps.upgradeApp({ id, stopApp: true }), { upToDate: true, restarted: false });
+  t.is((await apps.getApp({ id })).state, "RUNNING");
+
+  await addVersion(repository, port, { version: "1.1.0", files: { COPYING: "Share.\n" } });
+  t.is((await errorOf(apps.upgradeApp({ id }))).reason, "app_running");
+  const before = (await apps.getApp({ id })).startedAt;
+  t.is((await errorOf(apps.upgradeApp({ id, stopApp: true }))).reason, "license_required");
+  t.deepEqual((await apps.getApp({ id })).startedAt, before, "nothing is stopped before it is accepted");
+  const upgraded = await apps.upgradeApp({ id, stopApp: true, licenseAck: true });
+  t.like(upgraded, { from: "v1.0.0", to: "v1.1.0", restarted: true });
+  t.like(await apps.getApp({ id }), { version: "v1.1.0", state: "RUNNING", enabled: true });
+  t.like(await (await fetch(`http://127.0.0.1:${port}/`)).json(), { version: "1.1.0" });
+
+  await addVersion(repository, port, {
+    version: "1.2.0",
+    files: { COPYING: "Share.\n", "server.mjs": broken },
+  });
+  const error = await errorOf(apps.upgradeApp({ id, stopApp: true }));
+  t.is(error.reason, "start_failed");
+  t.regex(error.message, /stays at v1\.1\.0$/);
+  t.like(await apps.getApp({ id }), { version: "v1.1.0", state: "RUNNING" });
+  await apps.stopApp({ id });
+  await addVersion(repository, port, { version: "1.3.0", files: { COPYING: "Share.\n" } });
+  t.like(await apps.upgradeApp({ id, stopApp: true }), { to: "v1.3.0", restarted: false });
+  t.is((await apps.getApp({ id })).state, "STOPPED", "what did not run is not started");
+});

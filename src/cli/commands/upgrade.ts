@@ -1,4 +1,4 @@
-/** `svc upgrade`: stopped apps go to a newer version. */
+/** `svc upgrade`: apps go to a newer version; those that run only when that is asked for. */
 import type { Command } from "commander";
 import { acceptedBy, acceptingLicenses, type AcceptOptions } from "../accept-license.ts";
 import type { CommandContext } from "../context.ts";
@@ -15,14 +15,16 @@ interface UpgradeOptions extends AcceptOptions {
   readonly all?: boolean;
   readonly version?: string;
   readonly backup?: boolean;
+  readonly restart?: boolean;
 }
 
 export function addUpgradeCommand(parent: Command, run: RunCommand): void {
   parent
     .command("upgrade")
-    .description("upgrade stopped apps to the newest version")
+    .description("upgrade apps to the newest version")
     .argument("[id...]", "the apps")
-    .option("--all", "every stopped app")
+    .option("--all", "every stopped app; with --restart every app")
+    .option("--restart", "stop those that run, and start them again, whatever becomes of the upgrade")
     .option("--version <tag>", "go to this tag instead of the newest")
     .option("--accept-license", "accept the licenses that the new version adds")
     .option("--accept-permissions", "give it the permissions on the host that the new version adds")
@@ -40,7 +42,8 @@ async function upgrade(
   if (all === named.length > 0) throw new UsageError("name the apps to upgrade, or pass --all");
   if (all && options.version !== undefined)
     throw new UsageError("--version goes with one app, not with --all");
-  const ids = all ? await stoppedApps(context) : named;
+  const stopApp = options.restart === true;
+  const ids = all ? await upgradableApps(context, stopApp) : named;
   const { AppService, UpgradeAppResponseSchema } = await import("../../../gen/svc/v1/app_pb.ts");
   const { messageToRest } = await import("../transport/rest-json.ts");
   await forEachName(context, ids, {
@@ -48,29 +51,35 @@ async function upgrade(
       const version = options.version ?? "";
       const result = await acceptingLicenses(context, id, acceptedBy(options), (accepted) => {
         const { backup } = options;
-        const request = { id, version, ...accepted, ...(backup !== undefined && { backup }) };
+        const request = { id, version, stopApp, ...accepted, ...(backup !== undefined && { backup }) };
         const events = context.invoke(AppService.method.upgradeAppStream, [request]);
         return followProgress(context, `upgrade ${id}`, events, "result");
       });
       return messageToRest(UpgradeAppResponseSchema, result);
     },
-    text: ({ id, up_to_date: upToDate, from, to }) =>
-      upToDate ? `${id} is up to date at ${to}` : `Upgraded ${id} from ${from} to ${to}`,
+    text: ({ id, up_to_date: upToDate, from, to, restarted }) => {
+      if (upToDate) return `${id} is up to date at ${to}`;
+      return `Upgraded ${id} from ${from} to ${to}${restarted ? ", and started it again" : ""}`;
+    },
   });
 }
 
 /** In which nothing of an app runs or is going to by itself. */
 const stoppedStates: ReadonlySet<string> = new Set(["STOPPED", "FAILED", "CRASHED"]);
 
-async function stoppedApps(context: CommandContext): Promise<string[]> {
+/** In which an app can be stopped for an upgrade. */
+const runningStates: ReadonlySet<string> = new Set(["RUNNING", "STARTING"]);
+
+/** Says which are passed over. */
+async function upgradableApps(context: CommandContext, stopApp: boolean): Promise<string[]> {
   const apps = await listAllApps(context);
-  const isStopped = (app: App): boolean => stoppedStates.has(app.state);
-  for (const app of apps.filter((each) => !isStopped(each))) {
+  const fits = ({ state }: App): boolean => stoppedStates.has(state) || (stopApp && runningStates.has(state));
+  for (const app of apps.filter((each) => !fits(each))) {
     const reason = app.state_reason === "" ? "" : `: ${app.state_reason}`;
     const state = `${stateText(app, context.host.now())}${reason}`;
     context.note(
       escapeControls(`Passed over ${app.id}, which is ${state}; stop it first: svc app stop ${app.id}`),
     );
   }
-  return apps.filter(isStopped).map((app) => app.id);
+  return apps.filter(fits).map((app) => app.id);
 }

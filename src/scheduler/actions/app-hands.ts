@@ -1,5 +1,4 @@
 /** What actions do with apps, as the owner of their job: another user's app is not found. */
-import type { AppState } from "../../../gen/svc/v1/words.ts";
 import type { AppCaller } from "../../apps/app-registry.ts";
 import type { Job } from "../jobs/job.ts";
 import type { ActionWork } from "./action.ts";
@@ -12,7 +11,7 @@ export interface AppHands {
   restartApp(id: string, caller: AppCaller): Promise<unknown>;
   upgrade(
     id: string,
-    request: { version: string; licenseAck: boolean; permissionsAck: boolean },
+    request: { version: string; licenseAck: boolean; permissionsAck: boolean; stopApp: boolean },
     caller: AppCaller,
     work: { signal?: AbortSignal },
   ): Promise<{ readonly upToDate: boolean; readonly from: string; readonly to: string }>;
@@ -30,6 +29,3 @@ export function appOf(job: Job): string {
   if (app === undefined) throw new Error(`the action of job "${job.id}" names no app`);
   return app;
 }
-
-/** What is stopped before an upgrade, and started again after it. */
-export const runningStates: ReadonlySet<string> = new Set<AppState>(["RUNNING", "STARTING"]);

@@ -81,14 +81,15 @@ export function fakeApps(apps: readonly App[], onLeft: () => void): Partial<Serv
         event: { case: "app", value: appOf({ id, name: name || JSON.stringify(settings ?? {}) }) },
       };
     },
-    async *upgradeAppStream({ id, version }) {
-      if (find(id).state === "RUNNING")
+    async *upgradeAppStream({ id, version, stopApp }) {
+      const restarted = find(id).state === "RUNNING";
+      if (restarted && !stopApp)
         throw new SvcError("app_running", `app "${id}" is running; stop it before upgrading it`);
       yield { event: { case: "progress", value: { step: "fetch", message: "" } } };
       yield {
         event: {
           case: "result",
-          value: { id, upToDate: version === "", from: "1.0.0", to: version || "1.0.0" },
+          value: { id, upToDate: version === "", from: "1.0.0", to: version || "1.0.0", restarted },
         },
       };
     },

@@ -8,14 +8,13 @@ import type { AppCaller } from "../../../src/apps/app-registry.ts";
 import { act, type ActOptions } from "../support/act.ts";
 
 interface FakeOptions {
-  state?: string;
   fail?: Readonly<Partial<Record<string, Error>>>;
   upToDate?: boolean;
   hang?: string;
 }
 
 /** Apps that write down what they are asked for. */
-function fakeApps({ state = "RUNNING", fail = {}, upToDate = false, hang }: FakeOptions = {}) {
+function fakeApps({ fail = {}, upToDate = false, hang }: FakeOptions = {}) {
   const asked: string[] = [];
   const callers: AppCaller[] = [];
   const does = (verb: string) => (id: string, caller: AppCaller) => {
@@ -28,12 +27,11 @@ function fakeApps({ state = "RUNNING", fail = {}, upToDate = false, hang }: Fake
   return {
     asked,
     callers,
-    get: () => Promise.resolve({ state }),
     startApp: does("start"),
     stopApp: does("stop"),
     restartApp: does("restart"),
-    upgrade: (id: string, _request: object, caller: AppCaller) =>
-      does("upgrade")(id, caller).then(() => ({ upToDate, from: "1.0", to: upToDate ? "1.0" : "2.0" })),
+    upgrade: (id: string, { stopApp }: { stopApp: boolean }, caller: AppCaller) =>
+      does("upgrade")(stopApp ? `${id} stopped for it` : id, caller).then(() => ({ upToDate, from: "1.0", to: upToDate ? "1.0" : "2.0" })),
     place: () => Promise.resolve({ directory: "/nowhere", uid: 0 }),
   };
 }
@@ -72,52 +70,19 @@ const update = (options: FakeOptions) => {
   return { apps, run: act(createAppUpdateAction(apps), { type: "app_update", app: "a" }) };
 };
 
-const upgradeFailed = new SvcError("build_failed", "the build failed");
-const startFailed = new SvcError("start_failed", "the app ended at once");
-
-test("a running app is stopped, upgraded and started again", async (t) => {
+test("an app is upgraded, stopped for it if it runs", async (t) => {
   const { apps, run } = update({});
   t.deepEqual(await run, { output: "a upgraded from 1.0 to 2.0\n" });
-  t.deepEqual(apps.asked, ["stop a", "upgrade a", "start a"]);
+  t.deepEqual(apps.asked, ["upgrade a stopped for it"]);
 });
 
-test("also when there is nothing newer", async (t) => {
-  const { apps, run } = update({ upToDate: true });
-  t.is((await run).output, "a 1.0 is up to date\n");
-  t.deepEqual(apps.asked, ["stop a", "upgrade a", "start a"]);
+test("it says when there is nothing newer", async (t) => {
+  t.is((await update({ upToDate: true }).run).output, "a 1.0 is up to date\n");
 });
 
-for (const state of ["STOPPED", "FAILED", "CRASHED"]) {
-  test(`an app that is ${state} is upgraded and stays as it is`, async (t) => {
-    const { apps, run } = update({ state });
-    await run;
-    t.deepEqual(apps.asked, ["upgrade a"]);
-  });
-}
-
-test("it is started again when the upgrade fails", async (t) => {
-  const { apps, run } = update({ fail: { upgrade: upgradeFailed } });
+test("an upgrade that fails is the run's error", async (t) => {
+  const { run } = update({ fail: { upgrade: new SvcError("build_failed", "the build failed") } });
   t.is((await t.throwsAsync(run)).message, "the build failed");
-  t.deepEqual(apps.asked, ["stop a", "upgrade a", "start a"]);
-});
-
-test("both errors are told", async (t) => {
-  const { run } = update({ fail: { upgrade: upgradeFailed, start: startFailed } });
-  t.is(
-    (await t.throwsAsync(run)).message,
-    "the upgrade failed: the build failed; starting the old version again failed too: the app ended at once",
-  );
-});
-
-test("a new version that does not start is the error", async (t) => {
-  const { run } = update({ fail: { start: startFailed } });
-  t.is((await t.throwsAsync(run)).message, "the app ended at once");
-});
-
-test("an app that cannot be stopped is not upgraded", async (t) => {
-  const { apps, run } = update({ fail: { stop: new SvcError("app_busy", "busy") } });
-  t.is((await t.throwsAsync(run)).message, "busy");
-  t.deepEqual(apps.asked, ["stop a"]);
 });
 
 test("a backup goes to the storages of its job, and fails when one of them did not get it", async (t) => {
