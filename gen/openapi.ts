@@ -2188,6 +2188,32 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/packages": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * What the sources have to install
+         * @description What the sources have to install: packages whose id, name or summary has every word, by name. A source that cannot be
+         *     read does not keep the others from being searched; a remote one is asked again after a minute. Waits for its turn as an
+         *     install does.
+         *
+         *     Access: any identified caller; a regular user sees and changes what is their own.
+         *
+         *     Capability: `sources.search`.
+         */
+        get: operations["searchPackages"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/system/reboot": {
         parameters: {
             query?: never;
@@ -4021,6 +4047,19 @@ export interface components {
             /** @description By name. */
             volumes: components["schemas"]["Volume"][];
         };
+        /** @description A package of a source. */
+        ListedPackage: {
+            /** @description What installs it: `source/id`. */
+            spec: string;
+            /** @description Name of the source. */
+            source: string;
+            /** @description Its id. */
+            id: string;
+            /** @description Its display name. */
+            name: string;
+            /** @description What it is, one line; empty where the index does not say. */
+            summary: string;
+        };
         /** @description A port that a process listens on. */
         ListeningPort: {
             /**
@@ -4674,6 +4713,15 @@ export interface components {
             /** @description True: there may be more than `limit`. */
             truncated: boolean;
         };
+        /** @description What was found. */
+        SearchPackagesResponse: {
+            /** @description By name. */
+            packages: components["schemas"]["ListedPackage"][];
+            /** @description Sources that could not be read. */
+            errors: components["schemas"]["SourceError"][];
+            /** @description How many there are, those beyond `limit` among them. */
+            total: number;
+        };
         /** @description What to set. */
         SetPathAttributesRequest: {
             /** @description Absolute path. */
@@ -4711,6 +4759,13 @@ export interface components {
             url: string;
             /** @description True: it is in the configuration file and can only be changed there. */
             readonly configured: boolean;
+        };
+        /** @description A source that could not be read. */
+        SourceError: {
+            /** @description Its name. */
+            source: string;
+            /** @description Why, one sentence. */
+            error: string;
         };
         /** @description A compose project. */
         Stack: {
@@ -8995,6 +9050,43 @@ export interface operations {
             409: components["responses"]["Conflict"];
             413: components["responses"]["BodyTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["TooMany"];
+            431: components["responses"]["HeadTooLarge"];
+            500: components["responses"]["Internal"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["DeadlineExceeded"];
+        };
+    };
+    searchPackages: {
+        parameters: {
+            query?: {
+                /** @description Words with blanks between them; everything when empty. */
+                query?: string;
+                /** @description Name of a source; all when empty. */
+                source?: string;
+                /** @description Most packages to answer with; 1 to 1000, default 100. */
+                limit?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Done. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SearchPackagesResponse"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
             429: components["responses"]["TooMany"];
             431: components["responses"]["HeadTooLarge"];
             500: components["responses"]["Internal"];

@@ -10,6 +10,7 @@ import { mapBounded } from "../lib/map-bounded.ts";
 import type { Terminal } from "../lib/terminal.ts";
 import { Ticker } from "../lib/ticker.ts";
 import type { PackageResolver } from "../packages/package-resolver.ts";
+import type { FoundPackages } from "../packages/sources.ts";
 import type { SettingsValidator } from "../packages/settings-validator.ts";
 import {
   isUp,
@@ -297,6 +298,27 @@ export class Apps implements AsyncDisposable {
   async install(request: InstallRequest, caller: AppCaller, work: WorkOptions): Promise<App> {
     using _turn = await this.#turns.take(caller, work);
     return await this.get(await this.#installer.install(request, caller, work), caller);
+  }
+
+  /**
+   * What can be installed from the sources, in its turn: indexes may have to be fetched.
+   * @throws SvcError as {@link PackageResolver.search}
+   */
+  async searchPackages(
+    words: readonly string[],
+    source: string | undefined,
+    caller: AppCaller,
+    work: WorkOptions,
+  ): Promise<FoundPackages> {
+    using _turn = await this.#turns.take(caller, work);
+    return await this.#options.packages.search(
+      words,
+      source,
+      { uid: caller.ownerUid },
+      {
+        ...(work.signal && { signal: work.signal }),
+      },
+    );
   }
 
   /** Resolves with the bytes that were freed. @throws SvcError see {@link Remover.remove} */

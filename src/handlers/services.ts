@@ -108,7 +108,7 @@ export function bindServices(domain: Domain): BoundService[] {
     implement(ProcessService, createProcessService(processes, signals)),
     implement(ScheduleService, createScheduleService(schedules)),
     implement(SessionService, createSessionService(tokens, domain.pageAddress)),
-    implement(SourceService, createSourceService(sources)),
+    implement(SourceService, createSourceService(sources, apps)),
     implement(SystemService, createSystemService(reboot)),
     implement(TokenService, createTokenService(tokens)),
   ];

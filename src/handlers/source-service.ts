@@ -1,9 +1,17 @@
-/** SourceService: the sources of the configuration file, and those that were added. */
+/** SourceService: the sources of the configuration file, those that were added, and what they have. */
 import type { ServiceImpl } from "@connectrpc/connect";
 import type { SourceService } from "../../gen/svc/v1/source_pb.ts";
+import type { Apps } from "../apps/apps.ts";
 import type { SourceList } from "../packages/source-list.ts";
+import { specOf } from "../packages/sources.ts";
+import { userOf } from "../rpc/user-context.ts";
 
-export function createSourceService(sources: SourceList): ServiceImpl<typeof SourceService> {
+const defaultFound = 100;
+
+export function createSourceService(
+  sources: SourceList,
+  apps: Pick<Apps, "searchPackages">,
+): ServiceImpl<typeof SourceService> {
   return {
     listSources: () => ({ sources: sources.views() }),
 
@@ -12,6 +20,20 @@ export function createSourceService(sources: SourceList): ServiceImpl<typeof Sou
     removeSource: async ({ name }) => {
       await sources.remove(name);
       return { name };
+    },
+
+    searchPackages: async ({ query, source, limit = defaultFound }, context) => {
+      const words = query.split(/\s+/).filter((word) => word !== "");
+      const wanted = source === "" ? undefined : source;
+      const found = await apps.searchPackages(words, wanted, userOf(context), { signal: context.signal });
+      return {
+        packages: found.packages.slice(0, limit).map(({ id, name, summary, source: of }) => ({
+          ...{ id, name, summary, source: of },
+          spec: specOf({ source: of, id }),
+        })),
+        errors: found.errors,
+        total: found.packages.length,
+      };
     },
   };
 }

@@ -10,7 +10,7 @@ import { parseGitUrl } from "./git-url.ts";
 import type { GitUrl } from "./git-url.ts";
 import type { ManifestParser } from "./manifest-parser.ts";
 import type { PackageWork } from "./package-work.ts";
-import type { Sources } from "./sources.ts";
+import type { FoundPackages, Sources } from "./sources.ts";
 import { isRefName, parseSpec } from "./spec.ts";
 import type { PackageRequest, RevisionWish } from "./spec.ts";
 import type { PackageOrigin, ResolvedPackage } from "./resolved-package.ts";
@@ -64,6 +64,16 @@ export class PackageResolver {
       return this.#fromGit({ gitUrl: place.gitUrl, source }, spec.revision, caller, work);
     refuseRevision(spec.revision, listed.id);
     return this.#gitDirectory({ gitUrl: place.gitUrl, source, directory: place.directory }, caller, work);
+  }
+
+  /** @throws SvcError as {@link Sources.search} */
+  search(
+    words: readonly string[],
+    source: string | undefined,
+    caller: PackageCaller,
+    work: PackageWork,
+  ): Promise<FoundPackages> {
+    return this.#parts.sources.search(words, source, caller.uid, work);
   }
 
   /**

@@ -22,6 +22,12 @@ export type ListedPlace =
   | { kind: "git-directory"; gitUrl: GitUrl; directory: string }
   | { kind: "directory"; path: string };
 
+/** What a search found, and which sources it could not look through. */
+export interface FoundPackages {
+  packages: ListedPackage[];
+  errors: { source: string; error: string }[];
+}
+
 export interface SourcesOptions {
   /** Those that there are now. */
   list: () => readonly SourceConfig[];
@@ -61,6 +67,32 @@ export class Sources {
     }
     if (others.length > 0) throw ambiguous(name, matches);
     return match;
+  }
+
+  /**
+   * The packages whose id, name or summary has every one of `words`, by name.
+   * @param uid as for {@link find}
+   */
+  async search(
+    words: readonly string[],
+    source: string | undefined,
+    uid: number,
+    work: PackageWork,
+  ): Promise<FoundPackages> {
+    const searched = this.#choose(source);
+    const results = await Promise.all(searched.map(async (config) => this.#search(config, uid, work)));
+    const wanted = words.map((word) => word.toLowerCase());
+    const packages = results
+      .flatMap((result) => ("packages" in result ? result.packages : []))
+      .filter(({ id, name, summary }) => {
+        const text = `${id} ${name} ${summary}`.toLowerCase();
+        return wanted.every((word) => text.includes(word));
+      })
+      .toSorted((one, other) => one.name.localeCompare(other.name) || (one.source < other.source ? -1 : 1));
+    const errors = results.flatMap((result, at) =>
+      "failure" in result ? [{ source: searched[at]?.name ?? "", error: result.failure.message }] : [],
+    );
+    return { packages, errors };
   }
 
   #choose(source: string | undefined): readonly SourceConfig[] {
@@ -119,9 +151,14 @@ function placeOf({ place }: IndexedPackage, { base }: LoadedIndex): ListedPlace 
   return undefined;
 }
 
+/** What installs this one and no other. */
+export function specOf({ source, id }: Pick<ListedPackage, "source" | "id">): string {
+  return `${source}/${id}`;
+}
+
 function ambiguous(name: string, matches: readonly ListedPackage[]): SvcError<"ambiguous"> {
   const candidates = matches.map(({ source, id, name: displayName, summary }) => ({
-    spec: `${source}/${id}`,
+    spec: specOf({ source, id }),
     source,
     id,
     name: displayName,

@@ -2,13 +2,14 @@
 import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { describeError } from "./api.ts";
+import { texts } from "./texts.ts";
 
 export interface Action {
   /** Name of what goes on; empty when nothing does. */
   readonly busy: string;
   /** Why the last one failed; empty when it did not. */
   readonly failure: string;
-  /** One at a time; what goes on ends when its view is left, and nothing begins after that. */
+  /** One at a time, and says so; what goes on ends when its view is left, and nothing begins after that. */
   readonly perform: (name: string, work: (signal: AbortSignal) => Promise<unknown>) => Promise<void>;
   readonly cancel: () => void;
 }
@@ -26,7 +27,11 @@ export function useAction(): Action {
     [],
   );
   const perform: Action["perform"] = async (name, work) => {
-    if (busy.value !== "" || isGone.value) return;
+    if (isGone.value) return;
+    if (busy.value !== "") {
+      failure.value = texts.work.busy;
+      return;
+    }
     busy.value = name;
     failure.value = "";
     over.value = new AbortController();
@@ -37,6 +42,7 @@ export function useAction(): Action {
       if (!signal.aborted) failure.value = describeError(error);
     } finally {
       busy.value = "";
+      if (failure.value === texts.work.busy) failure.value = "";
     }
   };
   return { busy: busy.value, failure: failure.value, perform, cancel: () => over.value?.abort() };

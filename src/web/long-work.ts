@@ -1,11 +1,10 @@
-/** Work that tells of its steps as it goes on, and may ask for a yes before it begins: an install, an upgrade, a copy. */
+/** Work that tells of its steps as it goes on, and may ask for a yes before it begins: an install, an upgrade, a backup. */
 import { signal, type ReadonlySignal } from "@preact/signals";
+import { useEffect, useMemo, useRef } from "preact/hooks";
 import type { Progress } from "../../gen/svc/v1/app_pb.ts";
 import type { Ambiguous, LicenseRequired } from "../../gen/svc/v1/error_pb.ts";
 import { describeError, isCanceled, payloadOf } from "./api.ts";
-import { plainLine } from "./plain-text.ts";
 import { texts } from "./texts.ts";
-import { formatBytes } from "./units.ts";
 
 const mostSteps = 100;
 
@@ -33,7 +32,7 @@ const nothing: Accepted = { licenseAck: false, permissionsAck: false };
 export class LongWork<Result extends { case: string; value: unknown }> {
   readonly #begin: Begin<Result>;
   readonly #onResult: (result: Result) => unknown;
-  readonly #steps = signal<readonly string[]>([]);
+  readonly #steps = signal<readonly Progress[]>([]);
   readonly #question = signal<Question | undefined>(undefined);
   readonly #failure = signal("");
   readonly #over = signal<AbortController | undefined>(undefined);
@@ -44,7 +43,8 @@ export class LongWork<Result extends { case: string; value: unknown }> {
     this.#onResult = onResult;
   }
 
-  get steps(): ReadonlySignal<readonly string[]> {
+  /** In order; the last one goes on, for as long as the work is busy. */
+  get steps(): ReadonlySignal<readonly Progress[]> {
     return this.#steps;
   }
 
@@ -82,7 +82,10 @@ export class LongWork<Result extends { case: string; value: unknown }> {
 
   /** With what was accepted before. */
   async again(): Promise<void> {
-    if (this.#over.peek() !== undefined) return;
+    if (this.#over.peek() !== undefined) {
+      this.#failure.value = texts.work.busy;
+      return;
+    }
     const over = new AbortController();
     this.#over.value = over;
     this.#question.value = undefined;
@@ -90,8 +93,7 @@ export class LongWork<Result extends { case: string; value: unknown }> {
     this.#steps.value = [];
     try {
       for await (const { event } of this.#begin(this.#accepted, over.signal)) {
-        if (event.case === "progress")
-          this.#steps.value = [...this.#steps.value, stepText(event.value as Progress)].slice(-mostSteps);
+        if (event.case === "progress") this.#take(event.value as Progress);
         else if (event.case !== undefined) await this.#onResult(event as Result);
       }
     } catch (error) {
@@ -102,8 +104,41 @@ export class LongWork<Result extends { case: string; value: unknown }> {
       else this.#question.value = asked;
     } finally {
       this.#over.value = undefined;
+      if (this.#failure.value === texts.work.busy) this.#failure.value = "";
     }
   }
+
+  /** A step that only got further stays one. */
+  #take(progress: Progress): void {
+    const before = this.#steps.value;
+    const last = before.at(-1);
+    const isSame = last?.step === progress.step && (last.message === progress.message || isMeasured(last));
+    this.#steps.value = [...(isSame ? before.slice(0, -1) : before), progress].slice(-mostSteps);
+  }
+}
+
+/** For as long as the view is there that shows it: whoever leaves cancels it. */
+export function useLongWork<Result extends { case: string; value: unknown }>(
+  begin: Begin<Result>,
+  onResult: (result: Result) => unknown,
+): LongWork<Result> {
+  const latest = useRef({ begin, onResult });
+  latest.current = { begin, onResult };
+  const work = useMemo(
+    () =>
+      new LongWork<Result>(
+        (accepted, signal) => latest.current.begin(accepted, signal),
+        (result) => latest.current.onResult(result),
+      ),
+    [],
+  );
+  useEffect(() => () => work.cancel(), [work]);
+  return work;
+}
+
+/** It is known how much there is to do. */
+export function isMeasured({ doneBytes, totalBytes }: Progress): boolean {
+  return doneBytes !== undefined && totalBytes !== undefined && totalBytes > 0n;
 }
 
 function questionOf(error: unknown): Question | undefined {
@@ -117,13 +152,4 @@ function isAnswered(question: Question, { licenseAck, permissionsAck }: Accepted
   if (question.kind === "choose") return false;
   const { licenses, permissions } = question.of;
   return (licenses.length === 0 || licenseAck) && (permissions.length === 0 || permissionsAck);
-}
-
-function stepText({ step, message, doneBytes, totalBytes }: Progress): string {
-  const bytes = doneBytes === undefined ? "" : formatBytes(doneBytes);
-  const share = totalBytes === undefined ? bytes : texts.overview.used(bytes, formatBytes(totalBytes));
-  return [step, message, share]
-    .filter((text) => text !== "")
-    .map(plainLine)
-    .join(" – ");
 }

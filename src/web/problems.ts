@@ -1,9 +1,11 @@
 /** What the daemon says of the fields of a request. */
-import { payloadOf } from "./api.ts";
+import { describeError, payloadOf } from "./api.ts";
 
-/** By field, in JSON names such as `action.url`; undefined when the error is about none. */
-export function violationsOf(error: unknown): Readonly<Record<string, string>> | undefined {
+export type Problems = Readonly<Record<string, string>>;
+
+/** By field, in JSON names such as `action.url`; what is about none is under the empty name. */
+export function problemsOf(error: unknown): Problems {
   const payload = payloadOf(error);
-  if (payload?.case !== "invalidRequest") return undefined;
+  if (payload?.case !== "invalidRequest") return { "": describeError(error) };
   return Object.fromEntries(payload.value.violations.map(({ field, description }) => [field, description]));
 }

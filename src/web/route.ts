@@ -11,6 +11,7 @@ export const viewNames = [
   "files",
   "inventory",
   "host",
+  "sources",
   "access",
 ] as const;
 

@@ -2,7 +2,7 @@
 import { toJson, type JsonObject, type JsonValue } from "@bufbuild/protobuf";
 import { ValueSchema } from "@bufbuild/protobuf/wkt";
 import type { AppSettings } from "../../gen/svc/v1/app_pb.ts";
-import { payloadOf } from "./api.ts";
+import { problemsOf, type Problems } from "./problems.ts";
 import { texts } from "./texts.ts";
 
 export type FieldKind = "text" | "number" | "boolean" | "choice" | "secret" | "json";
@@ -102,17 +102,29 @@ function valueOf({ kind, isKept }: Field, typed: string | boolean): JsonValue | 
   return kind === "json" ? (JSON.parse(typed) as JsonValue) : typed;
 }
 
-/** What the daemon says of fields, by key; what it says of none is under the empty key. */
-export function problemsOf(
-  error: unknown,
-  describe: (error: unknown) => string,
-): Readonly<Record<string, string>> {
+/** What an upgrade changed of what can be set, a line each. */
+export function settingChanges(before: AppSettings, now: AppSettings): string[] {
+  const { newSetting, goneSetting, otherDefault } = texts.settings;
+  const [old, fresh] = [before, now].map((of) => new Map(fieldsOf(of).map((field) => [field.key, field])));
+  if (old === undefined || fresh === undefined) return [];
+  return [
+    ...[...fresh.values()]
+      .filter(({ key }) => !old.has(key))
+      .map(({ key, defaultText, isRequired }) => newSetting(key, defaultText, isRequired)),
+    ...[...old.keys()].filter((key) => !fresh.has(key)).map(goneSetting),
+    ...[...fresh.values()].flatMap(({ key, defaultText }) => {
+      const known = old.get(key);
+      return known === undefined || known.defaultText === defaultText
+        ? []
+        : [otherDefault(key, known.defaultText, defaultText)];
+    }),
+  ];
+}
+
+/** What is wrong with fields, by key; what is about none is under the empty key. */
+export function settingProblemsOf(error: unknown): Problems {
   if (error instanceof SyntaxError) return { "": texts.settings.notJson };
-  const payload = payloadOf(error);
-  if (payload?.case !== "invalidRequest") return { "": describe(error) };
-  return Object.fromEntries(
-    payload.value.violations.map(({ field, description }) => [keyOf(field), description]),
-  );
+  return Object.fromEntries(Object.entries(problemsOf(error)).map(([field, text]) => [keyOf(field), text]));
 }
 
 /** `values.port` and `values["a key"]` are of the keys `port` and `a key`. */

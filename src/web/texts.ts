@@ -18,6 +18,7 @@ export const texts = {
   inventory: { title: "Inventory" },
   host: { title: "Machine" },
   access: { title: "Access" },
+  sources: { title: "Sources" },
   notLoaded:
     "This part of the page could not be loaded. Reload the page: the daemon may be another version now.",
 
@@ -87,6 +88,8 @@ export const texts = {
     health: "Health",
     exit: "Ended with",
     exitCode: (code: number) => `code ${String(code)}`,
+    backups: "Backups",
+    itsBackups: "Its backups, and when they are made",
     operation: "Under way",
     underWay: (kind: string, phase: string) => `Under way: ${[kind, phase].filter(Boolean).join(", ")}`,
     lastLines: "Its last lines",
@@ -106,6 +109,7 @@ export const texts = {
 
   /** Of what takes its time. */
   work: {
+    busy: "Something that you began goes on: wait until it has ended.",
     cancel: "Cancel",
     cancelled: "Cancelled: everything is as it was before.",
     steps: "What happens",
@@ -120,12 +124,12 @@ export const texts = {
     version: "Version",
     versionHint: (now: string) => `A tag; the newest when empty. It has ${now} now.`,
     backup: "Back it up first",
-    upgradeHint:
-      "It is stopped meanwhile, and started again if it ran. If the new version fails, the old one stays as it was.",
+    upgradeHint: "If the new version fails, the old one stays as it was.",
     upToDate: (version: string) => `Nothing newer is there: it stays at ${version}.`,
     upgraded: (from: string, to: string) => `Upgraded from ${from} to ${to}.`,
+    upgradeStops: "It runs: it is stopped once the new version is fetched and accepted, and started again.",
+    changedSettings: "What changed of its settings",
     stays: (version: string) => `It stays at ${version}.`,
-    leftStopped: (error: string) => `It ran before, and could not be started again: ${error}`,
     copy: "Copy",
     copyTitle: "Make a copy, with its data",
     copyName: "Name of the copy",
@@ -152,6 +156,11 @@ export const texts = {
     standard: (text: string) => `Default: ${text}`,
     kept: "It is set; leave it empty to keep it.",
     hidden: "set, and not shown",
+    newSetting: (key: string, standard: string, isRequired: boolean) =>
+      `New setting ${key}${standard === "" ? "" : `, ${standard} by default`}${isRequired ? ", which is needed" : ""}`,
+    goneSetting: (key: string) => `The setting ${key} is gone`,
+    otherDefault: (key: string, before: string, now: string) =>
+      `The default of ${key} is ${now || "empty"}, and was ${before || "empty"}`,
     notJson: "A value is no JSON: numbers and words in quotes, lists in [ ].",
   },
 
@@ -173,7 +182,6 @@ export const texts = {
     sent: "sent (dashed)",
     nothing: "nothing is known of this time",
     says: (label: string, now: string, most: string) => `${label} ${now}, at most ${most}`,
-    perSecond: (bytes: string) => `${bytes}/s`,
   },
 
   terminal: {

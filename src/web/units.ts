@@ -12,6 +12,11 @@ export function formatBytes(bytes: bigint | number): string {
   return `${value.toFixed(unit === 0 || value >= 100 ? 0 : 1)} ${byteUnits[unit] ?? ""}`;
 }
 
+/** Of bytes in a second; empty where it is not known. */
+export function formatRate(bytes: number | undefined): string {
+  return bytes === undefined ? "" : `${formatBytes(bytes)}/s`;
+}
+
 export function formatPercent(share: number): string {
   return `${share.toFixed(0)} %`;
 }

@@ -59,6 +59,11 @@ export const views: Readonly<Record<ViewName, View>> = {
     entry: "host",
     show: lazily(() => import("./views/host/host.tsx"), "HostView"),
   },
+  sources: {
+    title: texts.sources.title,
+    entry: "sources",
+    show: lazily(() => import("./views/sources/sources.tsx"), "SourcesView"),
+  },
   access: {
     title: texts.access.title,
     entry: "access",

@@ -168,8 +168,13 @@ const cases: CommandCase[] = [
   {
     args: ["upgrade", "hello", "--restart", "--version", "2.0"],
     stdout: /^Upgraded hello from 1\.0\.0 to 2\.0, and started it again\n$/,
+    stderr: /fetch/,
   },
-  { args: ["upgrade", "--all", "--restart"], stdout: /hello is up to date[^]*idle is up to date/ },
+  {
+    args: ["upgrade", "--all", "--restart"],
+    stdout: /hello is up to date[^]*idle is up to date/,
+    stderr: /^upgrade hello: fetch/,
+  },
   { args: ["upgrade"], exitCode: 2, stderr: /or pass --all/ },
   {
     args: ["disk"],

@@ -157,6 +157,17 @@ for (const protocol of protocols) {
         ["mine", false],
       ],
     );
+    const found = await sources.searchPackages({ query: " WEB  web" });
+    t.like(found.packages, [{ spec: "mine/web", source: "mine", id: "web", name: "web" }]);
+    t.true(
+      found.errors.some(({ source, error }) => source === "main" && error !== ""),
+      "one that is not there",
+    );
+    t.like(await sources.searchPackages({ query: "web nothing", source: "mine" }), {
+      packages: [],
+      total: 0,
+    });
+    t.like(await errorOf(sources.searchPackages({ source: "nowhere" })), { reason: "invalid_request" });
     t.is((await daemon.client(AppService).installApp({ spec: "mine/web" })).origin?.source, "mine");
     t.like(await errorOf(sources.upsertSource({ name: "main", url: "/elsewhere" })), {
       code: "FailedPrecondition",

@@ -89,6 +89,78 @@ browserTest(`an app is backed up, broken and restored from the page${needsBrowse
   t.deepEqual(complaints, []);
 });
 
+browserTest(
+  `policies and storages are set on the page, which shows no secret again${needsBrowser}`,
+  async (t) => {
+    t.timeout(180_000);
+    const { daemon, browser } = node;
+    const dir = join(daemon.dir, "kept");
+    await writePackage(dir, await freePort(), { id: "kept" });
+    await daemon.client(AppService).installApp({ spec: dir });
+    const backups = daemon.client(BackupService);
+    const { page, complaints } = await openView(browser, daemon, "#/backups/kept");
+    await page.getByRole("button", { name: "Change when and where" }).click();
+    await page.getByLabel("As its package recommends").uncheck();
+    await page.getByLabel("When", { exact: true }).fill("25:99");
+    await page.getByLabel("Newest to keep").fill("3");
+    await page.getByRole("button", { name: "Save" }).click();
+    await page.getByRole("alert").filter({ hasText: "25:99" }).waitFor();
+    t.is(await page.getByLabel("Newest to keep").inputValue(), "3", "what was typed stays");
+    await page.getByLabel("When", { exact: true }).fill("daily@02:30");
+    await isForEverybody(t, page, "a policy");
+    await page.getByRole("button", { name: "Save" }).click();
+    await page.getByText("the newest 3").waitFor();
+    t.like(await backups.getBackupPolicy({ appId: "kept" }), {
+      ...{ fromPackage: false, trigger: "daily@02:30", keep: 3, keepDaily: undefined },
+    });
+
+    await page.evaluate("location.hash = '#/backups'");
+    await page.getByRole("button", { name: "Add a storage" }).click();
+    await page.getByLabel("Name of the storage").fill("shelf");
+    await page.getByLabel("Keeps them in").selectOption({ label: "a directory" });
+    await page.getByLabel("Directory of this machine").fill(join(daemon.dir, "shelf"));
+    await page.getByRole("button", { name: "Save the storage" }).click();
+    const shelf = page.getByRole("row").filter({ hasText: "shelf" });
+    await shelf.getByRole("button", { name: "Test it" }).waitFor();
+
+    await page.getByRole("button", { name: "Add a storage" }).click();
+    await page.getByLabel("Name of the storage").fill("cloud");
+    await page.getByLabel("Address of the server").fill("http://127.0.0.1:9");
+    await page.getByLabel("Bucket", { exact: true }).fill("a-bucket");
+    await page.getByLabel("Access key").fill("key-of-mine");
+    await page.getByLabel("Secret key").fill("hush-hush");
+    await isForEverybody(t, page, "a storage");
+    await page.getByRole("button", { name: "Save the storage" }).click();
+    const cloud = page.getByRole("row").filter({ hasText: "a-bucket" });
+    await cloud.getByRole("button", { name: "Change" }).click();
+    t.is(await page.getByLabel("Secret key").inputValue(), "");
+    t.is(await page.getByLabel("Bucket", { exact: true }).inputValue(), "a-bucket");
+    t.false((await page.content()).includes("hush-hush"));
+    await page.getByLabel("Prefix").fill("mine/");
+    const sent = page.waitForRequest((request) => request.url().endsWith("/UpsertBackupStorage"));
+    await page.getByRole("button", { name: "Save the storage" }).click();
+    t.true(((await sent).postDataBuffer()?.toString() ?? "").includes("***"), "the stored key is kept");
+    await page.getByRole("button", { name: "Add a storage" }).waitFor();
+    for (const row of [shelf, cloud]) {
+      await row.getByRole("button", { name: "Remove" }).click();
+      await page
+        .getByRole("dialog")
+        .getByText(/stay where they are/)
+        .waitFor();
+      await page.getByRole("dialog").getByRole("button", { name: "Remove" }).click();
+      await row.waitFor({ state: "detached" });
+    }
+    t.deepEqual(
+      (await backups.listBackupStorages({})).storages.map(({ name }) => name),
+      ["local"],
+    );
+    t.deepEqual(
+      complaints.filter((text) => !text.includes("status of 400")),
+      [],
+    );
+  },
+);
+
 usersTest(`nobody sees another's backups${needsBrowser}${needsRoot}`, async (t) => {
   t.timeout(180_000);
   const { daemon, browser } = node;

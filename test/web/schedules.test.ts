@@ -1,8 +1,11 @@
 /** Schedules on the page: what is there, what ran, and what one types (T 44, 66). */
+import assert from "node:assert/strict";
+import { rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
 import { ScheduleService } from "../../gen/svc/v1/schedule_pb.ts";
 import { needsRoot } from "../support/daemon.ts";
+import { eventually } from "../support/eventually.ts";
 import { freePort, writePackage } from "../support/packages.ts";
 import { isForEverybody } from "./support/for-everybody.ts";
 import { browserTest, needsBrowser, openView, shareNode, usersTest } from "./support/shared-node.ts";
@@ -94,6 +97,46 @@ browserTest(
       complaints.filter((text) => !text.includes("status of 400")),
       [],
     );
+  },
+);
+
+browserTest(
+  `what a run prints is shown as it comes, and the week to come is told${needsBrowser}`,
+  async (t) => {
+    t.timeout(180_000);
+    const { daemon, browser } = node;
+    const schedules = daemon.client(ScheduleService);
+    const go = join(daemon.dir, "go");
+    const command = `echo '${hostile}'; until [ -e ${go} ]; do sleep 0.1; done; echo second`;
+    const { owner, id } = await schedules.upsertSchedule({
+      id: "slow",
+      trigger: "daily@03:13",
+      action: { type: "shell", command },
+    });
+    const { page, complaints } = await openView(browser, daemon, `#/schedules/${owner}/${id}`);
+    await page.getByRole("button", { name: "Run and watch" }).click();
+    const watched = page.getByRole("region", { name: "The run you watch" });
+    await watched.locator("pre").filter({ hasText: "<img src=x onerror=alert(1)>" }).waitFor();
+    t.is((await schedules.getSchedule({ owner, id })).lastRun?.status, "RUNNING", "it goes on meanwhile");
+    t.is(await page.locator("main img").count(), 0);
+    await writeFile(go, "");
+    await watched.locator("pre").filter({ hasText: "second" }).waitFor();
+    await watched.locator('[data-run="SUCCEEDED"]').waitFor();
+
+    await rm(go);
+    await page.getByRole("button", { name: "Run and watch" }).click();
+    await watched.locator('[data-run="RUNNING"]').waitFor();
+    await page.getByRole("link", { name: "All schedules" }).click();
+    await eventually(async () => {
+      const { lastRun } = await schedules.getSchedule({ owner, id });
+      assert.equal(lastRun?.status, "CANCELED");
+    }, 40_000);
+
+    const week = page.getByRole("region", { name: "The week to come" });
+    await week.getByRole("link", { name: "slow" }).nth(5).waitFor();
+    t.true((await week.getByRole("link", { name: "slow" }).count()) <= 7);
+    await isForEverybody(t, page, "a week");
+    t.deepEqual(complaints, []);
   },
 );
 

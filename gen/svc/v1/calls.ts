@@ -102,6 +102,7 @@ export const restCalls = {
   listSources: {"service":"svc.v1.SourceService","method":"listSources","httpMethod":"GET","path":"/v1/sources","body":""},
   upsertSource: {"service":"svc.v1.SourceService","method":"upsertSource","httpMethod":"PUT","path":"/v1/sources/{name}","body":"*"},
   removeSource: {"service":"svc.v1.SourceService","method":"removeSource","httpMethod":"DELETE","path":"/v1/sources/{name}","body":""},
+  searchPackages: {"service":"svc.v1.SourceService","method":"searchPackages","httpMethod":"GET","path":"/v1/packages","body":""},
   rebootSystem: {"service":"svc.v1.SystemService","method":"rebootSystem","httpMethod":"POST","path":"/v1/system/reboot","body":"*"},
   getTokenStatus: {"service":"svc.v1.TokenService","method":"getTokenStatus","httpMethod":"GET","path":"/v1/token","body":""},
   issueAccessToken: {"service":"svc.v1.TokenService","method":"issueAccessToken","httpMethod":"POST","path":"/v1/token/access","body":"*"},
@@ -197,6 +198,7 @@ export interface RestMethods {
   listSources: { method: (typeof SourceService)["method"]["listSources"]; naming: "snake" };
   upsertSource: { method: (typeof SourceService)["method"]["upsertSource"]; naming: "snake" };
   removeSource: { method: (typeof SourceService)["method"]["removeSource"]; naming: "snake" };
+  searchPackages: { method: (typeof SourceService)["method"]["searchPackages"]; naming: "snake" };
   rebootSystem: { method: (typeof SystemService)["method"]["rebootSystem"]; naming: "snake" };
   getTokenStatus: { method: (typeof TokenService)["method"]["getTokenStatus"]; naming: "snake" };
   issueAccessToken: { method: (typeof TokenService)["method"]["issueAccessToken"]; naming: "snake" };

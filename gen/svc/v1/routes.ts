@@ -706,6 +706,13 @@ export const routes: readonly Route[] = [
     responseBody: "",
   },
   {
+    httpMethod: "GET",
+    template: {"source":"/v1/packages","segments":["v1","packages"],"verb":"","variables":[]},
+    method: SourceService.method.searchPackages,
+    body: "",
+    responseBody: "",
+  },
+  {
     httpMethod: "POST",
     template: {"source":"/v1/system/reboot","segments":["v1","system","reboot"],"verb":"","variables":[]},
     method: SystemService.method.rebootSystem,

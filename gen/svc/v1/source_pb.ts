@@ -16,7 +16,154 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file svc/v1/source.proto.
  */
 export const file_svc_v1_source: GenFile = /*@__PURE__*/
-  fileDesc("ChNzdmMvdjEvc291cmNlLnByb3RvEgZzdmMudjEiFAoSTGlzdFNvdXJjZXNSZXF1ZXN0IjYKE0xpc3RTb3VyY2VzUmVzcG9uc2USHwoHc291cmNlcxgBIAMoCzIOLnN2Yy52MS5Tb3VyY2UiPAoGU291cmNlEgwKBG5hbWUYASABKAkSCwoDdXJsGAIgASgJEhcKCmNvbmZpZ3VyZWQYAyABKAhCA+BBAyLKAQoTVXBzZXJ0U291cmNlUmVxdWVzdBJ/CgRuYW1lGAEgASgJQnHgQQKatRhqKhlbYS16MC05XVthLXowLTkuXy1dezAsNjN9Wk0xIHRvIDY0IGxvd2VyLWNhc2UgbGV0dGVycywgZGlnaXRzLCAnLicsICdfJyBhbmQgJy0nLCBhIGxldHRlciBvciBkaWdpdCBmaXJzdBIZCgN1cmwYAiABKAlCDOBBApq1GAUYASCAIBIXCgpjb25maWd1cmVkGAMgASgIQgPgQQMiLgoTUmVtb3ZlU291cmNlUmVxdWVzdBIXCgRuYW1lGAEgASgJQgngQQKatRgCIEAiJAoUUmVtb3ZlU291cmNlUmVzcG9uc2USDAoEbmFtZRgBIAEoCTLfAgoNU291cmNlU2VydmljZRJtCgtMaXN0U291cmNlcxIaLnN2Yy52MS5MaXN0U291cmNlc1JlcXVlc3QaGy5zdmMudjEuTGlzdFNvdXJjZXNSZXNwb25zZSIlkAIBiLUYAZK1GAdzb3VyY2VzgtPkkwINEgsvdjEvc291cmNlcxJpCgxVcHNlcnRTb3VyY2USGy5zdmMudjEuVXBzZXJ0U291cmNlUmVxdWVzdBoOLnN2Yy52MS5Tb3VyY2UiLIi1GAKStRgHc291cmNlc4LT5JMCFzoBKhoSL3YxL3NvdXJjZXMve25hbWV9EnQKDFJlbW92ZVNvdXJjZRIbLnN2Yy52MS5SZW1vdmVTb3VyY2VSZXF1ZXN0Ghwuc3ZjLnYxLlJlbW92ZVNvdXJjZVJlc3BvbnNlIimItRgCkrUYB3NvdXJjZXOC0+STAhQqEi92MS9zb3VyY2VzL3tuYW1lfWIGcHJvdG8z", [file_google_api_annotations, file_google_api_field_behavior, file_svc_v1_access, file_svc_v1_rules]);
+  fileDesc("ChNzdmMvdjEvc291cmNlLnByb3RvEgZzdmMudjEifQoVU2VhcmNoUGFja2FnZXNSZXF1ZXN0EhYKBXF1ZXJ5GAEgASgJQgeatRgDIIACEhYKBnNvdXJjZRgCIAEoCUIGmrUYAiBAEioKBWxpbWl0GAMgASgNQhaatRgSCQAAAAAAAPA/EQAAAAAAQI9ASACIAQFCCAoGX2xpbWl0InUKFlNlYXJjaFBhY2thZ2VzUmVzcG9uc2USJwoIcGFja2FnZXMYASADKAsyFS5zdmMudjEuTGlzdGVkUGFja2FnZRIjCgZlcnJvcnMYAiADKAsyEy5zdmMudjEuU291cmNlRXJyb3ISDQoFdG90YWwYAyABKA0iWAoNTGlzdGVkUGFja2FnZRIMCgRzcGVjGAEgASgJEg4KBnNvdXJjZRgCIAEoCRIKCgJpZBgDIAEoCRIMCgRuYW1lGAQgASgJEg8KB3N1bW1hcnkYBSABKAkiLAoLU291cmNlRXJyb3ISDgoGc291cmNlGAEgASgJEg0KBWVycm9yGAIgASgJIhQKEkxpc3RTb3VyY2VzUmVxdWVzdCI2ChNMaXN0U291cmNlc1Jlc3BvbnNlEh8KB3NvdXJjZXMYASADKAsyDi5zdmMudjEuU291cmNlIjwKBlNvdXJjZRIMCgRuYW1lGAEgASgJEgsKA3VybBgCIAEoCRIXCgpjb25maWd1cmVkGAMgASgIQgPgQQMiygEKE1Vwc2VydFNvdXJjZVJlcXVlc3QSfwoEbmFtZRgBIAEoCUJx4EECmrUYaioZW2EtejAtOV1bYS16MC05Ll8tXXswLDYzfVpNMSB0byA2NCBsb3dlci1jYXNlIGxldHRlcnMsIGRpZ2l0cywgJy4nLCAnXycgYW5kICctJywgYSBsZXR0ZXIgb3IgZGlnaXQgZmlyc3QSGQoDdXJsGAIgASgJQgzgQQKatRgFGAEggCASFwoKY29uZmlndXJlZBgDIAEoCEID4EEDIi4KE1JlbW92ZVNvdXJjZVJlcXVlc3QSFwoEbmFtZRgBIAEoCUIJ4EECmrUYAiBAIiQKFFJlbW92ZVNvdXJjZVJlc3BvbnNlEgwKBG5hbWUYASABKAky3wMKDVNvdXJjZVNlcnZpY2USbQoLTGlzdFNvdXJjZXMSGi5zdmMudjEuTGlzdFNvdXJjZXNSZXF1ZXN0Ghsuc3ZjLnYxLkxpc3RTb3VyY2VzUmVzcG9uc2UiJZACAYi1GAGStRgHc291cmNlc4LT5JMCDRILL3YxL3NvdXJjZXMSaQoMVXBzZXJ0U291cmNlEhsuc3ZjLnYxLlVwc2VydFNvdXJjZVJlcXVlc3QaDi5zdmMudjEuU291cmNlIiyItRgCkrUYB3NvdXJjZXOC0+STAhc6ASoaEi92MS9zb3VyY2VzL3tuYW1lfRJ0CgxSZW1vdmVTb3VyY2USGy5zdmMudjEuUmVtb3ZlU291cmNlUmVxdWVzdBocLnN2Yy52MS5SZW1vdmVTb3VyY2VSZXNwb25zZSIpiLUYApK1GAdzb3VyY2VzgtPkkwIUKhIvdjEvc291cmNlcy97bmFtZX0SfgoOU2VhcmNoUGFja2FnZXMSHS5zdmMudjEuU2VhcmNoUGFja2FnZXNSZXF1ZXN0Gh4uc3ZjLnYxLlNlYXJjaFBhY2thZ2VzUmVzcG9uc2UiLZACAYi1GAGStRgOc291cmNlcy5zZWFyY2iC0+STAg4SDC92MS9wYWNrYWdlc2IGcHJvdG8z", [file_google_api_annotations, file_google_api_field_behavior, file_svc_v1_access, file_svc_v1_rules]);
+
+/**
+ * What is looked for.
+ *
+ * @generated from message svc.v1.SearchPackagesRequest
+ */
+export type SearchPackagesRequest = Message<"svc.v1.SearchPackagesRequest"> & {
+  /**
+   * Words with blanks between them; everything when empty.
+   *
+   * @generated from field: string query = 1;
+   */
+  query: string;
+
+  /**
+   * Name of a source; all when empty.
+   *
+   * @generated from field: string source = 2;
+   */
+  source: string;
+
+  /**
+   * Most packages to answer with; 1 to 1000, default 100.
+   *
+   * @generated from field: optional uint32 limit = 3;
+   */
+  limit?: number | undefined;
+};
+
+/**
+ * Describes the message svc.v1.SearchPackagesRequest.
+ * Use `create(SearchPackagesRequestSchema)` to create a new message.
+ */
+export const SearchPackagesRequestSchema: GenMessage<SearchPackagesRequest> = /*@__PURE__*/
+  messageDesc(file_svc_v1_source, 0);
+
+/**
+ * What was found.
+ *
+ * @generated from message svc.v1.SearchPackagesResponse
+ */
+export type SearchPackagesResponse = Message<"svc.v1.SearchPackagesResponse"> & {
+  /**
+   * By name.
+   *
+   * @generated from field: repeated svc.v1.ListedPackage packages = 1;
+   */
+  packages: ListedPackage[];
+
+  /**
+   * Sources that could not be read.
+   *
+   * @generated from field: repeated svc.v1.SourceError errors = 2;
+   */
+  errors: SourceError[];
+
+  /**
+   * How many there are, those beyond `limit` among them.
+   *
+   * @generated from field: uint32 total = 3;
+   */
+  total: number;
+};
+
+/**
+ * Describes the message svc.v1.SearchPackagesResponse.
+ * Use `create(SearchPackagesResponseSchema)` to create a new message.
+ */
+export const SearchPackagesResponseSchema: GenMessage<SearchPackagesResponse> = /*@__PURE__*/
+  messageDesc(file_svc_v1_source, 1);
+
+/**
+ * A package of a source.
+ *
+ * @generated from message svc.v1.ListedPackage
+ */
+export type ListedPackage = Message<"svc.v1.ListedPackage"> & {
+  /**
+   * What installs it: `source/id`.
+   *
+   * @generated from field: string spec = 1;
+   */
+  spec: string;
+
+  /**
+   * Name of the source.
+   *
+   * @generated from field: string source = 2;
+   */
+  source: string;
+
+  /**
+   * Its id.
+   *
+   * @generated from field: string id = 3;
+   */
+  id: string;
+
+  /**
+   * Its display name.
+   *
+   * @generated from field: string name = 4;
+   */
+  name: string;
+
+  /**
+   * What it is, one line; empty where the index does not say.
+   *
+   * @generated from field: string summary = 5;
+   */
+  summary: string;
+};
+
+/**
+ * Describes the message svc.v1.ListedPackage.
+ * Use `create(ListedPackageSchema)` to create a new message.
+ */
+export const ListedPackageSchema: GenMessage<ListedPackage> = /*@__PURE__*/
+  messageDesc(file_svc_v1_source, 2);
+
+/**
+ * A source that could not be read.
+ *
+ * @generated from message svc.v1.SourceError
+ */
+export type SourceError = Message<"svc.v1.SourceError"> & {
+  /**
+   * Its name.
+   *
+   * @generated from field: string source = 1;
+   */
+  source: string;
+
+  /**
+   * Why, one sentence.
+   *
+   * @generated from field: string error = 2;
+   */
+  error: string;
+};
+
+/**
+ * Describes the message svc.v1.SourceError.
+ * Use `create(SourceErrorSchema)` to create a new message.
+ */
+export const SourceErrorSchema: GenMessage<SourceError> = /*@__PURE__*/
+  messageDesc(file_svc_v1_source, 3);
 
 /**
  * Nothing to say.
@@ -31,7 +178,7 @@ export type ListSourcesRequest = Message<"svc.v1.ListSourcesRequest"> & {
  * Use `create(ListSourcesRequestSchema)` to create a new message.
  */
 export const ListSourcesRequestSchema: GenMessage<ListSourcesRequest> = /*@__PURE__*/
-  messageDesc(file_svc_v1_source, 0);
+  messageDesc(file_svc_v1_source, 4);
 
 /**
  * Sources.
@@ -52,7 +199,7 @@ export type ListSourcesResponse = Message<"svc.v1.ListSourcesResponse"> & {
  * Use `create(ListSourcesResponseSchema)` to create a new message.
  */
 export const ListSourcesResponseSchema: GenMessage<ListSourcesResponse> = /*@__PURE__*/
-  messageDesc(file_svc_v1_source, 1);
+  messageDesc(file_svc_v1_source, 5);
 
 /**
  * An index of packages.
@@ -87,7 +234,7 @@ export type Source = Message<"svc.v1.Source"> & {
  * Use `create(SourceSchema)` to create a new message.
  */
 export const SourceSchema: GenMessage<Source> = /*@__PURE__*/
-  messageDesc(file_svc_v1_source, 2);
+  messageDesc(file_svc_v1_source, 6);
 
 /**
  * The source to write. A source as it was read can be sent back.
@@ -122,7 +269,7 @@ export type UpsertSourceRequest = Message<"svc.v1.UpsertSourceRequest"> & {
  * Use `create(UpsertSourceRequestSchema)` to create a new message.
  */
 export const UpsertSourceRequestSchema: GenMessage<UpsertSourceRequest> = /*@__PURE__*/
-  messageDesc(file_svc_v1_source, 3);
+  messageDesc(file_svc_v1_source, 7);
 
 /**
  * The source to remove.
@@ -143,7 +290,7 @@ export type RemoveSourceRequest = Message<"svc.v1.RemoveSourceRequest"> & {
  * Use `create(RemoveSourceRequestSchema)` to create a new message.
  */
 export const RemoveSourceRequestSchema: GenMessage<RemoveSourceRequest> = /*@__PURE__*/
-  messageDesc(file_svc_v1_source, 4);
+  messageDesc(file_svc_v1_source, 8);
 
 /**
  * The source is gone.
@@ -164,7 +311,7 @@ export type RemoveSourceResponse = Message<"svc.v1.RemoveSourceResponse"> & {
  * Use `create(RemoveSourceResponseSchema)` to create a new message.
  */
 export const RemoveSourceResponseSchema: GenMessage<RemoveSourceResponse> = /*@__PURE__*/
-  messageDesc(file_svc_v1_source, 5);
+  messageDesc(file_svc_v1_source, 9);
 
 /**
  * The sources that package ids are looked up in. Those of the configuration file cannot be changed here.
@@ -201,6 +348,18 @@ export const SourceService: GenService<{
     methodKind: "unary";
     input: typeof RemoveSourceRequestSchema;
     output: typeof RemoveSourceResponseSchema;
+  },
+  /**
+   * What the sources have to install: packages whose id, name or summary has every word, by name. A source that cannot be
+   * read does not keep the others from being searched; a remote one is asked again after a minute. Waits for its turn as an
+   * install does.
+   *
+   * @generated from rpc svc.v1.SourceService.SearchPackages
+   */
+  searchPackages: {
+    methodKind: "unary";
+    input: typeof SearchPackagesRequestSchema;
+    output: typeof SearchPackagesResponseSchema;
   },
 }> = /*@__PURE__*/
   serviceDesc(file_svc_v1_source, 0);

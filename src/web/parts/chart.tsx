@@ -12,6 +12,8 @@ export interface ChartData {
   readonly label: string;
   readonly lines: readonly ChartLine[];
   readonly format: (value: number) => string;
+  /** Its figures are bytes: the scale has powers of two. */
+  readonly isBytes?: true;
   /** What the scale reaches at least. */
   readonly least: number;
 }
@@ -25,11 +27,12 @@ interface ChartProps extends ChartData {
 }
 
 const height = 140;
+const powersOfTwo = Array.from({ length: 60 }, (_, exponent) => 2 ** exponent);
 /** Lines differ in more than their colour. */
 const dashes = [[], [6, 4]];
 
 /** Figures over time: drawn for who sees, and said in a sentence for who does not. */
-export function Chart({ label, lines, format, least, times, from, to }: ChartProps) {
+export function Chart({ label, lines, format, isBytes, least, times, from, to }: ChartProps) {
   const box = useRef<HTMLDivElement>(null);
   useEffect(() => {
     const at = box.current;
@@ -52,7 +55,13 @@ export function Chart({ label, lines, format, least, times, from, to }: ChartPro
           },
           axes: [
             { ...axis, ticks: { stroke: grid } },
-            { ...axis, ticks: { stroke: grid }, size: 80, values: (_, values) => values.map(format) },
+            {
+              ...axis,
+              ticks: { stroke: grid },
+              size: 80,
+              values: (_, values) => values.map(format),
+              ...(isBytes === true && { incrs: powersOfTwo }),
+            },
           ],
           series: [
             {},

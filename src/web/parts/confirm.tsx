@@ -4,6 +4,7 @@ import { useEffect, useId, useMemo, useRef } from "preact/hooks";
 import { describeError } from "../api.ts";
 import { texts } from "../texts.ts";
 import { Failure } from "./failure.tsx";
+import { TextField } from "./field.tsx";
 
 interface ConfirmProps {
   readonly title: string;
@@ -57,26 +58,22 @@ export function Confirm({ title, action, typed, onConfirm, onClose, children }: 
     }
   };
   return (
-    <dialog ref={dialog} aria-labelledby={`${id}-title`} onClose={onClose}>
+    <dialog ref={dialog} aria-labelledby={`${id}-title`} aria-describedby={`${id}-says`} onClose={onClose}>
       <form onSubmit={(event) => void confirm(event)}>
         <h2 id={`${id}-title`}>
           <bdi>{title}</bdi>
         </h2>
-        {children}
+        <div id={`${id}-says`}>{children}</div>
         {typed !== undefined && (
-          <div class="typed">
-            <label for={`${id}-typed`}>
-              {texts.confirm.type} <code>{typed}</code>
-            </label>
-            <input
-              id={`${id}-typed`}
-              type="text"
-              autocomplete="off"
-              spellcheck={false}
-              value={word.value}
-              onInput={({ currentTarget }) => (word.value = currentTarget.value)}
-            />
-          </div>
+          <TextField
+            label={
+              <>
+                {texts.confirm.type} <code>{typed}</code>
+              </>
+            }
+            value={word.value}
+            onType={(value) => (word.value = value)}
+          />
         )}
         <Failure says={failure.value} />
         <div class="row">

@@ -16,7 +16,7 @@ export function Facts({ title, facts, children }: FactsProps) {
       <h2 id={id}>{title}</h2>
       <dl class="facts">
         {facts
-          .filter(([, value]) => value !== "" && value !== undefined)
+          .filter(([, value]) => value !== "" && value !== undefined && value !== false)
           .map(([name, value]) => (
             <div key={name}>
               <dt>{name}</dt>

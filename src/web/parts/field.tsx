@@ -1,17 +1,18 @@
-import type { JSX } from "preact";
+import type { ComponentChildren, JSX } from "preact";
 import { useId } from "preact/hooks";
 import { sentence } from "../plain-text.ts";
 import { Text } from "./text.tsx";
 
-interface Described {
+/** What ties a control to its label, hint and problem. */
+export interface Described {
   readonly id: string;
   readonly "aria-describedby": string;
   readonly "aria-invalid": boolean;
 }
 
 interface FieldProps {
-  readonly label: string;
-  readonly hint?: string;
+  readonly label: ComponentChildren;
+  readonly hint?: ComponentChildren;
   /** What is wrong with what was typed, as the daemon says it. */
   readonly problem?: string | undefined;
   /** The control, which takes what ties it to its label. */
@@ -29,12 +30,16 @@ export function Field({ label, hint = "", problem = "", children }: FieldProps) 
         "aria-describedby": `${id}-hint ${id}-problem`,
         "aria-invalid": problem !== "",
       })}
-      <p class="quiet" id={`${id}-hint`}>
-        {hint}
-      </p>
-      <p class={problem === "" ? "" : "notice bad"} role="alert" id={`${id}-problem`}>
-        <Text of={sentence(problem)} />
-      </p>
+      {hint !== "" && (
+        <p class="quiet" id={`${id}-hint`}>
+          {hint}
+        </p>
+      )}
+      {problem !== "" && (
+        <p class="notice bad" role="alert" id={`${id}-problem`}>
+          <Text of={sentence(problem)} />
+        </p>
+      )}
     </div>
   );
 }
@@ -61,6 +66,26 @@ export function TextField({ value, onType, input, ...field }: TypedProps) {
         />
       )}
     </Field>
+  );
+}
+
+interface CheckProps {
+  readonly label: string;
+  readonly value: boolean;
+  readonly onCheck: (value: boolean) => void;
+}
+
+/** A box with its label behind it. */
+export function CheckField({ label, value, onCheck }: CheckProps) {
+  return (
+    <label>
+      <input
+        type="checkbox"
+        checked={value}
+        onChange={({ currentTarget }) => onCheck(currentTarget.checked)}
+      />{" "}
+      {label}
+    </label>
   );
 }
 

@@ -1,9 +1,13 @@
 import { useId } from "preact/hooks";
+import type { Progress } from "../../../gen/svc/v1/app_pb.ts";
 import type { LicenseRequired } from "../../../gen/svc/v1/error_pb.ts";
-import type { LongWork } from "../long-work.ts";
-import { plainLine, plainText } from "../plain-text.ts";
+import { isMeasured, type LongWork } from "../long-work.ts";
+import { plainLine } from "../plain-text.ts";
 import { texts } from "../texts.ts";
+import { formatBytes } from "../units.ts";
 import { Failure } from "./failure.tsx";
+import { Bar, percentOf } from "./meter.tsx";
+import { Text } from "./text.tsx";
 
 /** How work goes: its steps, what it asks, and what went wrong. */
 export function Work<Result extends { case: string; value: unknown }>({ of }: { of: LongWork<Result> }) {
@@ -20,11 +24,27 @@ export function Work<Result extends { case: string; value: unknown }>({ of }: { 
           <ol class="troubles" aria-live="polite">
             {steps.map((step, at) => (
               <li key={at}>
-                <bdi>{step}</bdi>
+                <Step of={step} isLast={of.isBusy && at === steps.length - 1} />
               </li>
             ))}
           </ol>
         </section>
+      )}
+    </>
+  );
+}
+
+/** How far it is, as a bar while it goes on. */
+function Step({ of, isLast }: { of: Progress; isLast: boolean }) {
+  const { step, message, doneBytes, totalBytes } = of;
+  const says = [step, message].filter((text) => text !== "").map(plainLine);
+  const done = doneBytes === undefined ? "" : formatBytes(doneBytes);
+  const share = totalBytes === undefined ? done : texts.overview.used(done, formatBytes(totalBytes));
+  return (
+    <>
+      <bdi>{says.join(" – ")}</bdi> <span class="quiet">{share}</span>
+      {isLast && isMeasured(of) && (
+        <Bar label={says.join(" ")} share={percentOf(doneBytes ?? 0n, totalBytes ?? 1n)} />
       )}
     </>
   );
@@ -53,7 +73,7 @@ function Accept({ of: { licenses, permissions }, onAccept }: { of: LicenseRequir
         <ul>
           {permissions.map((permission) => (
             <li key={permission}>
-              <bdi>{plainText(permission)}</bdi>
+              <Text of={permission} />
             </li>
           ))}
         </ul>
@@ -61,7 +81,7 @@ function Accept({ of: { licenses, permissions }, onAccept }: { of: LicenseRequir
       {licenses.map((license) => (
         <details key={license.name}>
           <summary>
-            <bdi>{plainText(license.name)}</bdi>
+            <Text of={license.name} />
           </summary>
           <pre>{license.text.split("\n").map(plainLine).join("\n")}</pre>
         </details>

@@ -25,7 +25,6 @@ export const hostTexts = {
   noNetworks: "There is no interface but loopback.",
   temperatures: "Temperatures",
   celsius: (degrees: number) => `${degrees.toFixed(0)} °C`,
-  perSecond: (bytes: string) => `${bytes}/s`,
   columns: {
     path: "Mounted at",
     device: "Device",

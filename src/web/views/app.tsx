@@ -1,11 +1,14 @@
 import { useSignal } from "@preact/signals";
-import { timestampDate } from "@bufbuild/protobuf/wkt";
 import type { App } from "../../../gen/svc/v1/app_pb.ts";
-import { describeError, type Api } from "../api.ts";
+import { useAction } from "../action.ts";
+import type { Api } from "../api.ts";
 import type { NodeView } from "../node-view.ts";
+import { Facts } from "../parts/facts.tsx";
 import { Failure } from "../parts/failure.tsx";
 import { Heading } from "../parts/heading.tsx";
 import { State } from "../parts/state.tsx";
+import { Text } from "../parts/text.tsx";
+import { When } from "../parts/when.tsx";
 import { plainLine, plainText, sentence } from "../plain-text.ts";
 import { pathTo } from "../route.ts";
 import { texts } from "../texts.ts";
@@ -40,21 +43,21 @@ export function AppView({ api, node, id }: { api: Api; node: NodeView; id: strin
         <span role="status">
           <State state={app.state} />
         </span>{" "}
-        <bdi>{plainText(app.summary)}</bdi>
+        <Text of={app.summary} />
       </p>
       {app.stateReason !== "" && (
         <p class="notice">
-          <bdi>{plainText(sentence(app.stateReason))}</bdi>
+          <Text of={sentence(app.stateReason)} />
         </p>
       )}
       {app.operation !== undefined && (
         <p class="notice" role="status">
-          <bdi>{plainText(texts.app.underWay(app.operation.kind, app.operation.phase))}</bdi>{" "}
+          <Text of={texts.app.underWay(app.operation.kind, app.operation.phase)} />{" "}
           <progress aria-label={texts.app.operation} />
         </p>
       )}
       <Actions api={api} app={app} />
-      <Facts app={app} />
+      <About app={app} />
       {app.lastLines.length > 0 && (
         <section class="card" aria-labelledby="last-lines">
           <h2 id="last-lines">{texts.app.lastLines}</h2>
@@ -113,23 +116,11 @@ const verbsOf: Readonly<Record<string, readonly Verb[]>> = {
 };
 
 function Actions({ api, app: { id, state } }: { api: Api; app: App }) {
-  const failure = useSignal("");
-  const underWay = useSignal<Verb | undefined>(undefined);
+  const { busy, failure, perform } = useAction();
   const calls: Readonly<Record<Verb, () => Promise<unknown>>> = {
     start: () => api.apps.startApp({ id }),
     stop: () => api.apps.stopApp({ id }),
     restart: () => api.apps.restartApp({ id }),
-  };
-  const perform = async (verb: Verb): Promise<void> => {
-    failure.value = "";
-    underWay.value = verb;
-    try {
-      await calls[verb]();
-    } catch (error) {
-      failure.value = describeError(error);
-    } finally {
-      underWay.value = undefined;
-    }
   };
   const verbs = verbsOf[state] ?? [];
   return (
@@ -139,51 +130,54 @@ function Actions({ api, app: { id, state } }: { api: Api; app: App }) {
           <button
             key={verb}
             type="button"
-            aria-busy={underWay.value === verb}
+            aria-busy={busy === verb}
             aria-disabled={!verbs.includes(verb)}
-            onClick={() => void (verbs.includes(verb) && perform(verb))}
+            onClick={() => void (verbs.includes(verb) && perform(verb, calls[verb]))}
           >
             {texts.app[verb]}
           </button>
         ))}
       </div>
-      <Failure says={failure.value} />
+      <Failure says={failure} />
     </>
   );
 }
 
-function Facts({ app }: { app: App }) {
-  const { exitCode, exitSignal, startedAt } = app;
-  const facts: readonly [string, preact.ComponentChildren][] = [
-    [texts.app.version, plainText(app.version)],
-    [texts.app.runtime, texts.runtimes[app.runtime] ?? app.runtime],
-    [texts.app.owner, plainText(app.ownerName || String(app.owner))],
-    [texts.app.since, startedAt && timestampDate(startedAt).toLocaleString()],
-    [
-      texts.app.health,
-      app.health === "none" ? "" : plainText([app.health, app.healthReason ?? ""].join(" ")),
-    ],
-    [texts.app.exit, exitSignal ?? (exitCode === undefined ? "" : texts.app.exitCode(exitCode))],
-    [texts.app.restarts, app.restarts === 0 ? "" : app.restarts],
-    [texts.app.ports, app.ports.length === 0 ? "" : <Ports app={app} />],
-    [texts.app.directory, <code key="directory">{plainText(app.directory)}</code>],
-  ];
+function About({ app }: { app: App }) {
+  const { exitCode, exitSignal, startedAt, health, healthReason = "" } = app;
   return (
-    <section class="card" aria-labelledby="facts">
-      <h2 id="facts">{texts.app.facts}</h2>
-      <dl class="facts">
-        {facts
-          .filter(([, value]) => value !== "" && value !== undefined)
-          .map(([name, value]) => (
-            <div key={name}>
-              <dt>{name}</dt>
-              <dd>
-                <bdi>{value}</bdi>
-              </dd>
-            </div>
-          ))}
-      </dl>
-    </section>
+    <Facts
+      title={texts.app.facts}
+      facts={[
+        [texts.app.version, <Text key="version" of={app.version} />],
+        [texts.app.runtime, texts.runtimes[app.runtime] ?? app.runtime],
+        [texts.app.owner, <Text key="owner" of={app.ownerName || String(app.owner)} />],
+        [texts.app.since, startedAt && <When key="since" at={startedAt} />],
+        [
+          texts.app.health,
+          health !== "none" && <Text key="health" of={`${health} ${healthReason}`.trim()} />,
+        ],
+        [texts.app.exit, exitSignal ?? (exitCode === undefined ? "" : texts.app.exitCode(exitCode))],
+        [texts.app.restarts, app.restarts === 0 ? "" : app.restarts],
+        [texts.app.ports, app.ports.length > 0 && <Ports key="ports" app={app} />],
+        [texts.app.directory, <Directory key="directory" of={app.directory} />],
+        [
+          texts.app.backups,
+          <a key="backups" href={pathTo("backups", app.id)}>
+            {texts.app.itsBackups}
+          </a>,
+        ],
+      ]}
+    />
+  );
+}
+
+/** Where its files are, on this machine. */
+function Directory({ of }: { of: string }) {
+  return (
+    <a href={pathTo("files", ...of.split("/").filter((name) => name !== ""))}>
+      <Text of={of} />
+    </a>
   );
 }
 

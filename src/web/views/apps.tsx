@@ -3,6 +3,7 @@ import type { App } from "../../../gen/svc/v1/app_pb.ts";
 import type { NodeView } from "../node-view.ts";
 import { Heading } from "../parts/heading.tsx";
 import { State } from "../parts/state.tsx";
+import { Text } from "../parts/text.tsx";
 import { plainText } from "../plain-text.ts";
 import { pathTo } from "../route.ts";
 import { texts } from "../texts.ts";
@@ -62,11 +63,11 @@ function Row({ app }: { app: App }) {
     <li>
       <a href={pathTo("apps", app.id)}>
         <span class="name">
-          <bdi>{plainText(app.name)}</bdi> <bdi class="quiet">{plainText(app.id)}</bdi>
+          <Text of={app.name} /> <bdi class="quiet">{plainText(app.id)}</bdi>
         </span>
         <State state={app.state} />
-        <bdi>{plainText(app.version)}</bdi>
-        <bdi>{plainText(app.ownerName || String(app.owner))}</bdi>
+        <Text of={app.version} />
+        <Text of={app.ownerName || String(app.owner)} />
       </a>
     </li>
   );

@@ -8,7 +8,7 @@ import { describeError, type Api } from "../api.ts";
 import { Chart, type ChartData } from "../parts/chart.tsx";
 import { Failure } from "../parts/failure.tsx";
 import { texts } from "../texts.ts";
-import { formatBytes, formatPercent } from "../units.ts";
+import { formatBytes, formatPercent, formatRate } from "../units.ts";
 
 const { charts } = texts;
 
@@ -128,18 +128,23 @@ function hostCharts(samples: readonly SystemMetrics[]): ChartData[] {
       lines: [line(charts.used, ({ cpuPercent }) => cpuPercent)],
     },
     {
-      ...{ label: charts.memory, format: formatBytes, least: Number(samples.at(-1)?.memoryTotalBytes ?? 1) },
+      ...{
+        label: charts.memory,
+        format: formatBytes,
+        isBytes: true,
+        least: Number(samples.at(-1)?.memoryTotalBytes ?? 1),
+      },
       lines: [line(charts.used, (of) => Number(of.memoryTotalBytes - of.memoryAvailableBytes))],
     },
     {
-      ...{ label: charts.disks, format: formatRate, least: 1_024 },
+      ...{ label: charts.disks, format: formatRate, isBytes: true, least: 1_024 },
       lines: [
         line(charts.read, ({ disks }) => sumOf(disks, ({ readPerSec }) => readPerSec)),
         line(charts.written, ({ disks }) => sumOf(disks, ({ writtenPerSec }) => writtenPerSec)),
       ],
     },
     {
-      ...{ label: charts.network, format: formatRate, least: 1_024 },
+      ...{ label: charts.network, format: formatRate, isBytes: true, least: 1_024 },
       lines: [
         line(charts.received, ({ interfaces }) => sumOf(interfaces, ({ receivedPerSec }) => receivedPerSec)),
         line(charts.sent, ({ interfaces }) => sumOf(interfaces, ({ sentPerSec }) => sentPerSec)),
@@ -155,7 +160,7 @@ function appCharts(samples: readonly AppStats[]): ChartData[] {
       lines: [{ label: charts.used, values: samples.map(({ cpuPercent }) => cpuPercent ?? null) }],
     },
     {
-      ...{ label: charts.memory, format: formatBytes, least: 2 ** 20 },
+      ...{ label: charts.memory, format: formatBytes, isBytes: true, least: 2 ** 20 },
       lines: [
         {
           label: charts.used,
@@ -168,8 +173,4 @@ function appCharts(samples: readonly AppStats[]): ChartData[] {
 
 function sumOf<T>(of: readonly T[], value: (of: T) => number | undefined): number {
   return of.reduce((sum, each) => sum + (value(each) ?? 0), 0);
-}
-
-function formatRate(bytes: number): string {
-  return charts.perSecond(formatBytes(bytes));
 }

@@ -1,29 +1,35 @@
 import { useSignal } from "@preact/signals";
-import { useEffect, useMemo } from "preact/hooks";
 import type { Ambiguous } from "../../../gen/svc/v1/error_pb.ts";
-import type { Api } from "../api.ts";
-import { LongWork } from "../long-work.ts";
+import { useLongWork } from "../long-work.ts";
+import { TextField } from "../parts/field.tsx";
 import { Heading } from "../parts/heading.tsx";
+import { lazily } from "../parts/lazily.tsx";
 import { CancelWork, Work } from "../parts/work.tsx";
-import { plainText } from "../plain-text.ts";
+import { Text } from "../parts/text.tsx";
 import { pathTo } from "../route.ts";
 import { texts } from "../texts.ts";
+import type { ViewProps } from "../views.tsx";
+
+const Packages = lazily(() => import("./packages.tsx"), "Packages");
 
 /** A package becomes an app. What was typed stays, whatever happens. */
-export function InstallView({ api }: { api: Api }) {
+export function InstallView({ api, node }: Pick<ViewProps, "api" | "node">) {
   const spec = useSignal("");
   const name = useSignal("");
   /** As it was submitted: a yes is to what was shown, whatever is typed meanwhile. */
   const wanted = useSignal({ spec: "", name: "" });
-  const work = useMemo(
-    () =>
-      new LongWork(
-        (accepted, signal) => api.apps.installAppStream({ ...wanted.value, ...accepted }, { signal }),
-        ({ value }) => (location.hash = pathTo("apps", value.id)),
-      ),
-    [api],
+  const work = useLongWork(
+    (accepted, signal) => api.apps.installAppStream({ ...wanted.value, ...accepted }, { signal }),
+    ({ value }) => (location.hash = pathTo("apps", value.id)),
   );
-  useEffect(() => () => work.cancel(), [work]);
+  /** Of a card: as if its spec had been typed. */
+  const install = (of: string): void => {
+    if (work.isBusy) return;
+    spec.value = of;
+    wanted.value = { spec: of, name: name.value.trim() };
+    scrollTo(0, 0);
+    void work.run();
+  };
   const submit = (event: SubmitEvent): void => {
     event.preventDefault();
     if (work.isBusy) return;
@@ -44,36 +50,19 @@ export function InstallView({ api }: { api: Api }) {
       </a>
       <Heading title={texts.install.title} />
       <form class="card settings" onSubmit={submit}>
-        <div class="field">
-          <label for="spec">{texts.install.spec}</label>
-          <input
-            id="spec"
-            type="text"
-            required
-            spellcheck={false}
-            autocomplete="off"
-            aria-describedby="spec-hint"
-            value={spec.value}
-            onInput={({ currentTarget }) => (spec.value = currentTarget.value)}
-          />
-          <p class="quiet" id="spec-hint">
-            {texts.install.specHint}
-          </p>
-        </div>
-        <div class="field">
-          <label for="name">{texts.install.name}</label>
-          <input
-            id="name"
-            type="text"
-            autocomplete="off"
-            aria-describedby="name-hint"
-            value={name.value}
-            onInput={({ currentTarget }) => (name.value = currentTarget.value)}
-          />
-          <p class="quiet" id="name-hint">
-            {texts.install.nameHint}
-          </p>
-        </div>
+        <TextField
+          label={texts.install.spec}
+          hint={texts.install.specHint}
+          value={spec.value}
+          onType={(value) => (spec.value = value)}
+          input={{ required: true }}
+        />
+        <TextField
+          label={texts.install.name}
+          hint={texts.install.nameHint}
+          value={name.value}
+          onType={(value) => (name.value = value)}
+        />
         <div class="row">
           <button type="submit" aria-busy={work.isBusy}>
             {texts.install.submit}
@@ -83,6 +72,7 @@ export function InstallView({ api }: { api: Api }) {
       </form>
       <Work of={work} />
       {asked?.kind === "choose" && <Choose of={asked.of} onChoose={choose} />}
+      <Packages api={api} node={node} onChoose={install} />
     </>
   );
 }
@@ -95,9 +85,9 @@ function Choose({ of: { candidates }, onChoose }: { of: Ambiguous; onChoose: (sp
         {candidates.map(({ spec, name, summary }) => (
           <li key={spec}>
             <button type="button" onClick={() => onChoose(spec)}>
-              <bdi>{plainText(spec)}</bdi>
+              <Text of={spec} />
             </button>{" "}
-            <bdi>{plainText([name, summary].filter((text) => text !== "").join(": "))}</bdi>
+            <Text of={[name, summary].filter((text) => text !== "").join(": ")} />
           </li>
         ))}
       </ul>

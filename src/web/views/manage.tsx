@@ -1,23 +1,20 @@
 import { useSignal } from "@preact/signals";
-import { useEffect, useId, useMemo } from "preact/hooks";
-import type { MessageInitShape } from "@bufbuild/protobuf";
-import type { App, UpgradeAppEvent, UpgradeAppRequestSchema } from "../../../gen/svc/v1/app_pb.ts";
+import type { App, AppSettings, CloneAppResponse, UpgradeAppResponse } from "../../../gen/svc/v1/app_pb.ts";
 import { BackupService } from "../../../gen/svc/v1/backup_pb.ts";
-import { describeError, isCanceled, reasonOf, type Api } from "../api.ts";
-import { LongWork } from "../long-work.ts";
+import type { Api } from "../api.ts";
+import { isRunning } from "../app-state.ts";
+import { useLongWork } from "../long-work.ts";
 import { Confirm } from "../parts/confirm.tsx";
+import { CheckField, TextField } from "../parts/field.tsx";
+import { Text } from "../parts/text.tsx";
 import { CancelWork, Work } from "../parts/work.tsx";
 import { plainText } from "../plain-text.ts";
 import { pathTo } from "../route.ts";
+import { settingChanges } from "../settings-form.ts";
 import { texts } from "../texts.ts";
-import { ToldError } from "../told-error.ts";
 import { formatBytes } from "../units.ts";
 
 const { manage } = texts;
-
-/** What was cancelled goes on in the daemon until it has put everything back. */
-const startAgainMs = 500;
-const startTries = 120;
 
 interface Props {
   readonly api: Api;
@@ -36,33 +33,32 @@ export function ManageView(props: Props) {
   );
 }
 
-function Upgrade({ api, app: { id, version } }: Props) {
-  const field = useId();
+function Upgrade({ api, app }: Props) {
+  const { id, version } = app;
   const typed = useSignal("");
   const backup = useSignal(false);
   /** As it was submitted: a yes is to what was shown, whatever is typed meanwhile. */
   const wanted = useSignal<{ version: string; backup?: boolean }>({ version: "" });
   const said = useSignal("");
-  const work = useMemo(
-    () =>
-      new LongWork(
-        (accepted, signal) =>
-          upgrade(
-            api,
-            { id, ...wanted.value, ...accepted },
-            { signal, onLeftStopped: (says) => (said.value = says) },
-          ),
-        ({ value: { upToDate, from, to } }) =>
-          void (said.value = upToDate ? manage.upToDate(to) : manage.upgraded(from, to)),
-      ),
-    [api, id],
+  const changes = useSignal<readonly string[]>([]);
+  /** Its settings at the version before. */
+  const before = useSignal<AppSettings | undefined>(undefined);
+  const work = useLongWork(
+    (accepted, signal) =>
+      api.apps.upgradeAppStream({ id, stopApp: true, ...wanted.value, ...accepted }, { signal }),
+    async ({ value: { upToDate, from, to } }: { case: "result"; value: UpgradeAppResponse }) => {
+      said.value = upToDate ? manage.upToDate(to) : manage.upgraded(from, to);
+      if (upToDate || before.value === undefined) return;
+      changes.value = settingChanges(before.value, await api.apps.getAppSettings({ id }));
+    },
   );
   const submit = async (event: SubmitEvent): Promise<void> => {
     event.preventDefault();
     if (work.isBusy) return;
-    said.value = "";
+    [said.value, changes.value] = ["", []];
     // What is not asked for is as the daemon has it.
     wanted.value = { version: typed.value.trim(), ...(backup.value && { backup: true }) };
+    before.value = await api.apps.getAppSettings({ id }).catch(() => undefined);
     await work.run();
     if (work.failure.value !== "" && said.value === "") said.value = manage.stays(plainText(version));
   };
@@ -70,110 +66,52 @@ function Upgrade({ api, app: { id, version } }: Props) {
     <details>
       <summary>{manage.upgradeTitle}</summary>
       <form class="settings" onSubmit={(event) => void submit(event)}>
-        <div class="field">
-          <label for={field}>{manage.version}</label>
-          <input
-            id={field}
-            type="text"
-            autocomplete="off"
-            spellcheck={false}
-            aria-describedby={`${field}-hint`}
-            value={typed.value}
-            onInput={({ currentTarget }) => (typed.value = currentTarget.value)}
-          />
-          <p class="quiet" id={`${field}-hint`}>
-            <bdi>{manage.versionHint(plainText(version))}</bdi>
-          </p>
-        </div>
-        <label>
-          <input
-            type="checkbox"
-            checked={backup.value}
-            onChange={({ currentTarget }) => (backup.value = currentTarget.checked)}
-          />{" "}
-          {manage.backup}
-        </label>
+        <TextField
+          label={manage.version}
+          hint={<Text of={manage.versionHint(version)} />}
+          value={typed.value}
+          onType={(value) => (typed.value = value)}
+        />
+        <CheckField label={manage.backup} value={backup.value} onCheck={(value) => (backup.value = value)} />
         <p class="quiet">{manage.upgradeHint}</p>
+        {isRunning(app) && <p>{manage.upgradeStops}</p>}
         <div class="row">
           <button type="submit" aria-busy={work.isBusy}>
             {manage.upgrade}
           </button>
           <CancelWork of={work} />
           <span role="status">
-            <bdi>{plainText(said.value)}</bdi>
+            <Text of={said.value} />
           </span>
         </div>
       </form>
+      {changes.value.length > 0 && (
+        <ul aria-label={manage.changedSettings}>
+          {changes.value.map((change) => (
+            <li key={change}>
+              <Text of={change} />
+            </li>
+          ))}
+        </ul>
+      )}
       <Work of={work} />
     </details>
   );
 }
 
-interface UpgradeOptions {
-  signal: AbortSignal;
-  /** Told besides why the upgrade failed. */
-  onLeftStopped: (says: string) => void;
-}
-
-/** What runs is stopped meanwhile, and runs again whatever became of it. */
-async function* upgrade(
-  api: Api,
-  request: MessageInitShape<typeof UpgradeAppRequestSchema> & { id: string },
-  { signal, onLeftStopped }: UpgradeOptions,
-): AsyncGenerator<UpgradeAppEvent, void> {
-  const { id } = request;
-  const { state } = await api.apps.getApp({ id }, { signal });
-  const isUp = state === "RUNNING" || state === "STARTING";
-  if (isUp) await api.apps.stopApp({ id });
-  try {
-    yield* api.apps.upgradeAppStream(request, { signal });
-  } catch (error) {
-    if (!isUp) throw error;
-    try {
-      await startAgain(api, id);
-    } catch (stopped) {
-      const says = manage.leftStopped(describeError(stopped));
-      // Not everything is as it was before.
-      if (isCanceled(error)) throw new ToldError(says, { cause: stopped });
-      onLeftStopped(says);
-    }
-    throw error;
-  }
-  if (isUp) await startAgain(api, id);
-}
-
-/** Once the daemon is done with the app. */
-async function startAgain(api: Api, id: string): Promise<void> {
-  for (let tries = 1; ; tries++) {
-    try {
-      await api.apps.startApp({ id });
-      return;
-    } catch (error) {
-      if (reasonOf(error) !== "app_busy" || tries === startTries) throw error;
-      await new Promise((resolve) => setTimeout(resolve, startAgainMs));
-    }
-  }
-}
-
 function Copy({ api, app: { id } }: Props) {
-  const field = useId();
   const name = useSignal("");
   const share = useSignal(false);
   const copied = useSignal<{ id: string; says: string } | undefined>(undefined);
-  const work = useMemo(
-    () =>
-      new LongWork(
-        (_accepted, signal) =>
-          api.apps.cloneAppStream({ id, name: name.value.trim(), shareVolumes: share.value }, { signal }),
-        ({ value }) =>
-          void (copied.value = {
-            id: value.id,
-            says: manage.copied(value.name, formatBytes(value.copiedBytes)),
-          }),
-      ),
-    [api, id],
+  const work = useLongWork(
+    (_accepted, signal) =>
+      api.apps.cloneAppStream({ id, name: name.value.trim(), shareVolumes: share.value }, { signal }),
+    ({ value }: { case: "result"; value: CloneAppResponse }) =>
+      void (copied.value = {
+        id: value.id,
+        says: manage.copied(value.name, formatBytes(value.copiedBytes)),
+      }),
   );
-  useEffect(() => () => work.cancel(), [work]);
   const submit = (event: SubmitEvent): void => {
     event.preventDefault();
     copied.value = undefined;
@@ -183,28 +121,13 @@ function Copy({ api, app: { id } }: Props) {
     <details>
       <summary>{manage.copyTitle}</summary>
       <form class="settings" onSubmit={submit}>
-        <div class="field">
-          <label for={field}>{manage.copyName}</label>
-          <input
-            id={field}
-            type="text"
-            autocomplete="off"
-            aria-describedby={`${field}-hint`}
-            value={name.value}
-            onInput={({ currentTarget }) => (name.value = currentTarget.value)}
-          />
-          <p class="quiet" id={`${field}-hint`}>
-            {manage.copyHint}
-          </p>
-        </div>
-        <label>
-          <input
-            type="checkbox"
-            checked={share.value}
-            onChange={({ currentTarget }) => (share.value = currentTarget.checked)}
-          />{" "}
-          {manage.share}
-        </label>
+        <TextField
+          label={manage.copyName}
+          hint={manage.copyHint}
+          value={name.value}
+          onType={(value) => (name.value = value)}
+        />
+        <CheckField label={manage.share} value={share.value} onCheck={(value) => (share.value = value)} />
         <div class="row">
           <button type="submit" aria-busy={work.isBusy}>
             {manage.copy}
@@ -212,8 +135,7 @@ function Copy({ api, app: { id } }: Props) {
           <CancelWork of={work} />
           {copied.value !== undefined && (
             <span role="status">
-              <bdi>{plainText(copied.value.says)}</bdi>{" "}
-              <a href={pathTo("apps", copied.value.id)}>{manage.look}</a>
+              <Text of={copied.value.says} /> <a href={pathTo("apps", copied.value.id)}>{manage.look}</a>
             </span>
           )}
         </div>
@@ -223,7 +145,8 @@ function Copy({ api, app: { id } }: Props) {
   );
 }
 
-function Remove({ api, app: { id, name, state } }: Props) {
+function Remove({ api, app }: Props) {
+  const { id, name } = app;
   const isAsked = useSignal(false);
   const backup = useSignal(false);
   const lost = useSignal(manage.lostUnknown);
@@ -256,16 +179,9 @@ function Remove({ api, app: { id, name, state } }: Props) {
           onClose={() => (isAsked.value = false)}
         >
           <p>{lost.value}</p>
-          {state === "RUNNING" && <p>{manage.stopsFirst}</p>}
+          {isRunning(app) && <p>{manage.stopsFirst}</p>}
           <p>{manage.jobs}</p>
-          <label>
-            <input
-              type="checkbox"
-              checked={backup.value}
-              onChange={({ currentTarget }) => (backup.value = currentTarget.checked)}
-            />{" "}
-            {manage.keep}
-          </label>
+          <CheckField label={manage.keep} value={backup.value} onCheck={(value) => (backup.value = value)} />
         </Confirm>
       )}
     </>

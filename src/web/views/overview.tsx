@@ -8,6 +8,7 @@ import { lazily } from "../parts/lazily.tsx";
 import { Heading } from "../parts/heading.tsx";
 import { Meter, percentOf } from "../parts/meter.tsx";
 import { State } from "../parts/state.tsx";
+import { Text } from "../parts/text.tsx";
 import { plainText, sentence } from "../plain-text.ts";
 import { pathTo } from "../route.ts";
 import { texts } from "../texts.ts";
@@ -71,17 +72,17 @@ function Attention({ apps, alerts }: { apps: readonly App[]; alerts: readonly Al
         {alerts.map(({ name, subject, message }) => (
           <li key={`${name} ${subject}`}>
             <strong>
-              <bdi>{plainText(subject || name)}</bdi>
+              <Text of={subject || name} />
             </strong>{" "}
-            <bdi>{plainText(sentence(message))}</bdi>
+            <Text of={sentence(message)} />
           </li>
         ))}
         {troubled.map(({ app, why }) => (
           <li key={app.id}>
             <a href={pathTo("apps", app.id)}>
-              <bdi>{plainText(app.name)}</bdi>
+              <Text of={app.name} />
             </a>{" "}
-            <State state={app.state} /> <bdi>{plainText(why.join(" "))}</bdi>
+            <State state={app.state} /> <Text of={why.join(" ")} />
           </li>
         ))}
       </ul>
@@ -99,9 +100,9 @@ function UnderWay({ apps }: { apps: readonly App[] }) {
         {busy.map(({ id, name, state, operation }) => (
           <li key={id}>
             <a href={pathTo("apps", id)}>
-              <bdi>{plainText(name)}</bdi>
+              <Text of={name} />
             </a>{" "}
-            <State state={state} /> <bdi>{plainText(operation?.phase ?? "")}</bdi>
+            <State state={state} /> <Text of={operation?.phase ?? ""} />
           </li>
         ))}
       </ul>

@@ -3,8 +3,16 @@ import { useEffect } from "preact/hooks";
 import type { App, AppSettings } from "../../../gen/svc/v1/app_pb.ts";
 import { describeError, type Api } from "../api.ts";
 import { Failure } from "../parts/failure.tsx";
-import { plainText, sentence } from "../plain-text.ts";
-import { chosenValues, fieldsOf, problemsOf, type Draft, type Field } from "../settings-form.ts";
+import { Field, type Described } from "../parts/field.tsx";
+import { Text } from "../parts/text.tsx";
+import { plainText } from "../plain-text.ts";
+import {
+  chosenValues,
+  fieldsOf,
+  settingProblemsOf,
+  type Draft,
+  type Field as Setting,
+} from "../settings-form.ts";
 import { texts } from "../texts.ts";
 
 /** The settings of an app as a form. What was typed stays, whatever happens, until it is written or taken back. */
@@ -36,7 +44,7 @@ export function SettingsView({ api, app: { id, updatedAt } }: { api: Api; app: A
       problems.value = {};
       said.value = settings.value.restartRequired ? texts.settings.savedForRestart : texts.settings.saved;
     } catch (error) {
-      problems.value = problemsOf(error, describeError);
+      problems.value = settingProblemsOf(error);
     }
   };
   const type = (key: string, value: string | boolean): void => {
@@ -83,7 +91,7 @@ export function SettingsView({ api, app: { id, updatedAt } }: { api: Api; app: A
 }
 
 interface FieldProps {
-  field: Field;
+  field: Setting;
   value: string | boolean;
   problem: string | undefined;
   onType: (value: string | boolean) => void;
@@ -91,39 +99,26 @@ interface FieldProps {
 
 function FieldView({ field, value, problem, onType }: FieldProps) {
   const { key, description, defaultText, isKept } = field;
-  const id = `setting-${key}`;
   const hint = [
-    plainText(description),
-    defaultText === "" ? "" : texts.settings.standard(plainText(defaultText)),
+    description,
+    defaultText === "" ? "" : texts.settings.standard(defaultText),
     isKept ? texts.settings.kept : "",
   ];
   return (
-    <div class="field">
-      <label for={id}>
-        <bdi>{plainText(key)}</bdi>
-      </label>
-      <Input field={field} id={id} value={value} isWrong={problem !== undefined} onType={onType} />
-      <p class="quiet" id={`${id}-hint`}>
-        <bdi>{hint.filter((text) => text !== "").join(" ")}</bdi>
-      </p>
-      {problem !== undefined && (
-        <p class="notice bad" role="alert" id={`${id}-problem`}>
-          <bdi>{plainText(sentence(problem))}</bdi>
-        </p>
-      )}
-    </div>
+    <Field
+      label={<Text of={key} />}
+      hint={<Text of={hint.filter((text) => text !== "").join(" ")} />}
+      problem={problem}
+    >
+      {(described) => <Input field={field} value={value} onType={onType} described={described} />}
+    </Field>
   );
 }
 
-type InputProps = Pick<FieldProps, "field" | "value" | "onType"> & { id: string; isWrong: boolean };
+type InputProps = Pick<FieldProps, "field" | "value" | "onType"> & { described: Described };
 
-function Input({ field, id, value, isWrong, onType }: InputProps) {
+function Input({ field, value, onType, described: common }: InputProps) {
   const { kind, bounds, choices, isRequired, isKept } = field;
-  const common = {
-    id,
-    "aria-describedby": isWrong ? `${id}-hint ${id}-problem` : `${id}-hint`,
-    "aria-invalid": isWrong,
-  };
   const text = typeof value === "string" ? value : "";
   if (kind === "boolean") {
     return (

@@ -1,28 +1,22 @@
 import type { Client } from "@connectrpc/connect";
 import { useSignal } from "@preact/signals";
-import type { Progress } from "../../../../gen/svc/v1/app_pb.ts";
-import type {
-  BackupArchive,
-  BackupPolicy,
-  BackupService,
-  CreateBackupResponse,
-} from "../../../../gen/svc/v1/backup_pb.ts";
-import { useAction } from "../../action.ts";
+import type { BackupArchive, BackupService, CreateBackupResponse } from "../../../../gen/svc/v1/backup_pb.ts";
 import { isNotFound } from "../../api.ts";
 import { useLive } from "../../live.ts";
+import { useLongWork } from "../../long-work.ts";
 import type { NodeView } from "../../node-view.ts";
-import { Facts } from "../../parts/facts.tsx";
 import { Failure } from "../../parts/failure.tsx";
 import { Heading } from "../../parts/heading.tsx";
-import { ProgressLine } from "../../parts/progress-line.tsx";
 import { Table, type Column } from "../../parts/table.tsx";
 import { Text } from "../../parts/text.tsx";
 import { When } from "../../parts/when.tsx";
+import { CancelWork, Work } from "../../parts/work.tsx";
 import { plainText, sentence } from "../../plain-text.ts";
 import { pathTo } from "../../route.ts";
 import { backupTexts as says } from "../../texts/backups.ts";
 import { formatBytes } from "../../units.ts";
 import { readArchives } from "./archives.ts";
+import { Policy } from "./policy.tsx";
 
 const { columns } = says;
 
@@ -73,25 +67,23 @@ export function AppBackupsView({ client, node, appId }: Props) {
         />
       )}
       <Failure says={policy.failure} />
-      {policy.value !== undefined && <Policy of={policy.value} />}
+      {policy.value !== undefined && (
+        <Policy client={client} appId={appId} of={policy.value} onDone={policy.again} />
+      )}
     </>
   );
 }
 
 /** Makes a backup and tells how far it is. Leaving cancels it. */
 function Create({ client, appId, onDone }: Pick<Props, "client" | "appId"> & { onDone: () => void }) {
-  const { busy, failure, perform, cancel } = useAction();
-  const progress = useSignal<Progress | undefined>(undefined);
   const result = useSignal<CreateBackupResponse | undefined>(undefined);
+  const work = useLongWork(
+    (_accepted, signal) => client.createBackupStream({ appId }, { signal }),
+    ({ value }: { case: "result"; value: CreateBackupResponse }) => (result.value = value),
+  );
   const create = async (): Promise<void> => {
-    await perform("create", async (signal) => {
-      result.value = undefined;
-      for await (const { event } of client.createBackupStream({ appId }, { signal })) {
-        if (event.case === "progress") progress.value = event.value;
-        else if (event.case === "result") result.value = event.value;
-      }
-    });
-    progress.value = undefined;
+    if (!work.isBusy) result.value = undefined;
+    await work.run();
     onDone();
   };
   const made = result.value;
@@ -99,23 +91,17 @@ function Create({ client, appId, onDone }: Pick<Props, "client" | "appId"> & { o
   return (
     <>
       <div class="row">
-        <button type="button" aria-busy={busy !== ""} onClick={() => void create()}>
+        <button type="button" aria-busy={work.isBusy} onClick={() => void create()}>
           {says.create}
         </button>
-        {busy !== "" && (
-          <button type="button" onClick={cancel}>
-            {says.cancel}
-          </button>
-        )}
+        <CancelWork of={work} />
         {made !== undefined && failed.length < made.results.length && (
           <span role="status">{made.warnings.length === 0 ? says.created : says.createdWith}</span>
         )}
       </div>
-      <ProgressLine of={progress.value} />
+      <Work of={work} />
       <Failure
-        says={[failure, ...failed.map(({ storage, error }) => says.createFailed(storage, sentence(error)))]
-          .join(" ")
-          .trim()}
+        says={failed.map(({ storage, error }) => says.createFailed(storage, sentence(error))).join(" ")}
       />
       {made !== undefined && made.warnings.length > 0 && <Warnings of={made.warnings} />}
     </>
@@ -131,21 +117,6 @@ export function Warnings({ of }: { of: readonly string[] }) {
         </li>
       ))}
     </ul>
-  );
-}
-
-function Policy({ of: { fromPackage, trigger, storages, nextRunAt, lastError } }: { of: BackupPolicy }) {
-  return (
-    <Facts
-      title={says.policy}
-      facts={[
-        [says.policyWhen, trigger === "" ? says.policyNever : <Text key="when" of={trigger} />],
-        [says.policyFrom, fromPackage ? says.policyPackage : says.policyUser],
-        [says.policyStorages, storages.length === 0 ? "" : <Text key="storages" of={storages.join(", ")} />],
-        [says.policyNext, nextRunAt && <When key="next" at={nextRunAt} />],
-        [says.policyError, lastError && <Text key="error" of={sentence(lastError)} />],
-      ]}
-    />
   );
 }
 

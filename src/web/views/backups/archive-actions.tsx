@@ -1,19 +1,29 @@
 import type { Timestamp } from "@bufbuild/protobuf/wkt";
 import { timestampDate } from "@bufbuild/protobuf/wkt";
 import { useSignal } from "@preact/signals";
-import type { Progress } from "../../../../gen/svc/v1/app_pb.ts";
+import type { RestoreBackupResponse, VerifyBackupResponse } from "../../../../gen/svc/v1/backup_pb.ts";
 import { useAction } from "../../action.ts";
+import { isRunning } from "../../app-state.ts";
+import { useLongWork } from "../../long-work.ts";
 import { Confirm } from "../../parts/confirm.tsx";
 import { Failure } from "../../parts/failure.tsx";
 import { TextField } from "../../parts/field.tsx";
-import { ProgressLine } from "../../parts/progress-line.tsx";
+import { CancelWork, Work } from "../../parts/work.tsx";
 import { plainText } from "../../plain-text.ts";
 import { pathTo } from "../../route.ts";
 import { saveFile } from "../../save-file.ts";
+import { texts } from "../../texts.ts";
 import { backupTexts as says } from "../../texts/backups.ts";
+import { ToldError } from "../../told-error.ts";
 import type { ArchiveProps } from "./archive-props.ts";
 
 type Question = "restore" | "restoreNew" | "remove";
+
+interface RestoreHow {
+  readonly stopApp?: boolean;
+  readonly asNew?: boolean;
+  readonly newName?: string;
+}
 
 interface Props extends ArchiveProps {
   madeAt: Timestamp | undefined;
@@ -23,51 +33,60 @@ interface Props extends ArchiveProps {
 /** Verify, restore, download and delete. */
 export function ArchiveActions({ client, node, of, identity, madeAt, onDone }: Props) {
   const { busy, failure, perform } = useAction();
-  const progress = useSignal<Progress | undefined>(undefined);
   const said = useSignal("");
   const asked = useSignal<Question | undefined>(undefined);
   const newName = useSignal("");
+  const isDeep = useSignal(false);
+  const how = useSignal<RestoreHow>({});
   const app = node.apps.value?.get(of.appId);
-  const stops = app !== undefined && app.state !== "STOPPED";
+  const stops = app !== undefined && isRunning(app);
   const close = (): void => void (asked.value = undefined);
-
-  const verify = (deep: boolean): Promise<void> =>
-    perform(deep ? "deep" : "verify", async (signal) => {
-      said.value = "";
-      for await (const { event } of client.verifyBackupStream({ ...of, identity, deep }, { signal })) {
-        if (event.case === "progress") progress.value = event.value;
-        else if (event.case === "result")
-          said.value = (deep ? says.proven : says.verified)(String(event.value.entries));
-      }
+  const verifying = useLongWork(
+    (_accepted, signal) => client.verifyBackupStream({ ...of, identity, deep: isDeep.value }, { signal }),
+    ({ value }: { case: "result"; value: VerifyBackupResponse }) => {
+      said.value = (isDeep.value ? says.proven : says.verified)(String(value.entries));
       onDone();
-    }).finally(() => (progress.value = undefined));
-  const restore = async (
-    how: { stopApp: boolean } | { asNew: true; newName: string },
-    signal: AbortSignal,
-  ): Promise<void> => {
-    said.value = "";
-    try {
-      for await (const { event } of client.restoreBackupStream({ ...of, identity, ...how }, { signal })) {
-        if (event.case === "progress") progress.value = event.value;
-        else if (event.case === "result") {
-          said.value = says.restored(String(event.value.entries));
-          if ("asNew" in how) location.hash = pathTo("apps", event.value.appId);
-        }
-      }
-    } finally {
-      progress.value = undefined;
-    }
+    },
+  );
+  const restoring = useLongWork(
+    (_accepted, signal) => client.restoreBackupStream({ ...of, identity, ...how.value }, { signal }),
+    ({ value }: { case: "result"; value: RestoreBackupResponse }) => {
+      said.value = says.restored(String(value.entries));
+      if (how.value.asNew === true) location.hash = pathTo("apps", value.appId);
+    },
+  );
+  const verify = (deep: boolean): void => {
+    if (verifying.isBusy) return;
+    [said.value, isDeep.value] = ["", deep];
+    void verifying.run();
   };
+  /** The question is answered; how it goes is told on the page. */
+  const restore = (as: RestoreHow): Promise<void> => {
+    if (restoring.isBusy) throw new ToldError(texts.work.busy);
+    [said.value, how.value] = ["", as];
+    void restoring.run();
+    return Promise.resolve();
+  };
+  const busyNow = [
+    busy,
+    verifying.isBusy ? (isDeep.value ? "deep" : "verify") : "",
+    restoring.isBusy ? (how.value.asNew === true ? "restoreNew" : "restore") : "",
+  ];
   const button = (name: string, label: string, onClick: () => void, isDanger = false) => (
-    <button type="button" class={isDanger ? "danger" : ""} aria-busy={busy === name} onClick={onClick}>
+    <button
+      type="button"
+      class={isDanger ? "danger" : ""}
+      aria-busy={busyNow.includes(name)}
+      onClick={onClick}
+    >
       {label}
     </button>
   );
   return (
     <>
       <div class="row">
-        {button("verify", says.verify, () => void verify(false))}
-        {button("deep", says.verifyDeep, () => void verify(true))}
+        {button("verify", says.verify, () => verify(false))}
+        {button("deep", says.verifyDeep, () => verify(true))}
         {button(
           "download",
           says.download,
@@ -77,16 +96,19 @@ export function ArchiveActions({ client, node, of, identity, madeAt, onDone }: P
         {app !== undefined && button("restore", says.restore, () => (asked.value = "restore"), true)}
         {button("restoreNew", says.restoreNew, () => (asked.value = "restoreNew"))}
         {button("remove", says.remove, () => (asked.value = "remove"), true)}
+        <CancelWork of={verifying} />
+        <CancelWork of={restoring} />
         <span role="status">{said.value}</span>
       </div>
-      <ProgressLine of={progress.value} />
+      <Work of={verifying} />
+      <Work of={restoring} />
       <Failure says={failure} />
       {asked.value === "restore" && (
         <Confirm
           title={says.restoreTitle(plainText(app?.name ?? of.appId))}
           action={says.restore}
           onClose={close}
-          onConfirm={(signal) => restore({ stopApp: stops }, signal)}
+          onConfirm={async () => restore({ stopApp: stops })}
         >
           <p>{says.restoreLoses(madeAt === undefined ? "" : timestampDate(madeAt).toLocaleString())}</p>
           {stops && <p>{says.restoreStops}</p>}
@@ -97,7 +119,7 @@ export function ArchiveActions({ client, node, of, identity, madeAt, onDone }: P
           title={says.restoreNew}
           action={says.restoreNew}
           onClose={close}
-          onConfirm={(signal) => restore({ asNew: true, newName: newName.value.trim() }, signal)}
+          onConfirm={async () => restore({ asNew: true, newName: newName.value.trim() })}
         >
           <TextField
             label={says.newName}

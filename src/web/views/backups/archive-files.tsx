@@ -1,12 +1,14 @@
 import { useSignal } from "@preact/signals";
 import type { BackupEntry } from "../../../../gen/svc/v1/backup_pb.ts";
 import { useAction } from "../../action.ts";
+import { isRunning } from "../../app-state.ts";
 import { useLive } from "../../live.ts";
 import { Confirm } from "../../parts/confirm.tsx";
 import { Failure } from "../../parts/failure.tsx";
 import { Table, type Column } from "../../parts/table.tsx";
 import { Text } from "../../parts/text.tsx";
 import { When } from "../../parts/when.tsx";
+import { ancestorsOf, lastOf } from "../../path-names.ts";
 import { plainText } from "../../plain-text.ts";
 import { pathTo } from "../../route.ts";
 import { saveFile } from "../../save-file.ts";
@@ -36,7 +38,7 @@ export function ArchiveFiles({ client, node, of, identity, path }: ArchiveProps 
   const { busy, failure, perform } = useAction();
   const restored = useSignal<BackupEntry | undefined>(undefined);
   const app = node.apps.value?.get(of.appId);
-  const stopApp = app !== undefined && app.state !== "STOPPED";
+  const stopApp = app !== undefined && isRunning(app);
   const linkTo = (to: string): string =>
     pathTo("backups", of.appId, of.storage, of.name, ...to.split("/").filter((part) => part !== ""));
   const all: readonly Column<BackupEntry>[] = [
@@ -120,14 +122,4 @@ export function ArchiveFiles({ client, node, of, identity, path }: ArchiveProps 
       )}
     </section>
   );
-}
-
-function lastOf(path: string): string {
-  return path.split("/").at(-1) ?? path;
-}
-
-/** `a`, `a/b` of `a/b`. */
-function ancestorsOf(path: string): string[] {
-  const parts = path.split("/").filter((part) => part !== "");
-  return parts.map((_, at) => parts.slice(0, at + 1).join("/"));
 }

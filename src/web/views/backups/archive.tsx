@@ -3,7 +3,7 @@ import type { BackupDetails } from "../../../../gen/svc/v1/backup_pb.ts";
 import { useLive } from "../../live.ts";
 import { Facts } from "../../parts/facts.tsx";
 import { Failure } from "../../parts/failure.tsx";
-import { Field } from "../../parts/field.tsx";
+import { TextField } from "../../parts/field.tsx";
 import { Heading } from "../../parts/heading.tsx";
 import { Text } from "../../parts/text.tsx";
 import { When } from "../../parts/when.tsx";
@@ -57,17 +57,13 @@ function Identity({ onOpen }: { onOpen: (identity: string) => void }) {
   };
   return (
     <form class="card settings" onSubmit={submit}>
-      <Field label={says.identity} hint={says.identityHint}>
-        {(described) => (
-          <input
-            {...described}
-            type="password"
-            autocomplete="off"
-            value={typed.value}
-            onInput={({ currentTarget }) => (typed.value = currentTarget.value)}
-          />
-        )}
-      </Field>
+      <TextField
+        label={says.identity}
+        hint={says.identityHint}
+        value={typed.value}
+        onType={(value) => (typed.value = value)}
+        input={{ type: "password" }}
+      />
       <button type="submit">{says.open}</button>
     </form>
   );

@@ -4,17 +4,25 @@ import type { BackupService, BackupStorage } from "../../../../gen/svc/v1/backup
 import { useAction } from "../../action.ts";
 import { useLive } from "../../live.ts";
 import type { NodeView } from "../../node-view.ts";
+import { Confirm } from "../../parts/confirm.tsx";
 import { Failure } from "../../parts/failure.tsx";
 import { Table, type Column } from "../../parts/table.tsx";
 import { Text } from "../../parts/text.tsx";
+import { plainText } from "../../plain-text.ts";
 import { backupTexts as says } from "../../texts/backups.ts";
+import { StorageForm } from "./storage-form.tsx";
 
 const { columns } = says;
+/** It is always there. */
+const builtIn = "local";
 
-/** Where backups are kept; root may try whether a storage works. */
+/** Where backups are kept; root may try whether a storage works, add, change and remove some. */
 export function Storages({ client, node }: { client: Client<typeof BackupService>; node: NodeView }) {
   const live = useLive(node, [], (signal) => client.listBackupStorages({}, { signal }), [client]);
   const { busy, failure, perform } = useAction();
+  /** The one in a form; a new one: `add`. */
+  const edited = useSignal<BackupStorage | "add" | undefined>(undefined);
+  const removed = useSignal<BackupStorage | undefined>(undefined);
   const verdicts = useSignal<Readonly<Record<string, string>>>({});
   const test = (name: string): Promise<void> =>
     perform(name, async (signal) => {
@@ -35,6 +43,26 @@ export function Storages({ client, node }: { client: Client<typeof BackupService
       </>
     ),
   };
+  const actions: Column<BackupStorage> = {
+    title: columns.actions,
+    cell: (storage) => (
+      <div class="buttons">
+        <button type="button" onClick={() => (edited.value = storage)}>
+          {says.changeStorage}
+        </button>
+        {storage.name !== builtIn && (
+          <button type="button" class="danger" onClick={() => (removed.value = storage)}>
+            {says.removeStorage}
+          </button>
+        )}
+      </div>
+    ),
+  };
+  const close = (): void => {
+    edited.value = undefined;
+    live.again();
+  };
+  const asked = removed.value;
   const isRoot = node.status.value?.caller?.root === true;
   return (
     <section aria-labelledby="storages">
@@ -47,8 +75,34 @@ export function Storages({ client, node }: { client: Client<typeof BackupService
           rows={live.value?.storages}
           keyOf={({ name }) => name}
           none={says.noStorages}
-          columns={isRoot ? [...storageColumns, works] : storageColumns}
+          columns={isRoot ? [...storageColumns, works, actions] : storageColumns}
         />
+      )}
+      {isRoot && edited.value === undefined && (
+        <button type="button" onClick={() => (edited.value = "add")}>
+          {says.addStorage}
+        </button>
+      )}
+      {edited.value !== undefined && (
+        <StorageForm
+          key={edited.value === "add" ? "" : edited.value.name}
+          client={client}
+          before={edited.value === "add" ? undefined : edited.value}
+          onDone={close}
+        />
+      )}
+      {asked !== undefined && (
+        <Confirm
+          title={says.removeStorageTitle(plainText(asked.name))}
+          action={says.removeStorage}
+          onClose={() => (removed.value = undefined)}
+          onConfirm={async () => {
+            await client.removeBackupStorage({ name: asked.name });
+            live.again();
+          }}
+        >
+          <p>{says.removeStorageLoses}</p>
+        </Confirm>
       )}
     </section>
   );

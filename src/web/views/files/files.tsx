@@ -4,6 +4,7 @@ import { useLive } from "../../live.ts";
 import { Failure } from "../../parts/failure.tsx";
 import { Heading } from "../../parts/heading.tsx";
 import { Text } from "../../parts/text.tsx";
+import { lastOf } from "../../path-names.ts";
 import { plainText } from "../../plain-text.ts";
 import { pathTo } from "../../route.ts";
 import { texts } from "../../texts.ts";
@@ -11,7 +12,7 @@ import { fileTexts as says } from "../../texts/files.ts";
 import type { ViewProps } from "../../views.tsx";
 import { Directory } from "./directory.tsx";
 import { FileContent } from "./file-content.tsx";
-import { lastOf, linkTo, readDirectory, type Listing } from "./paths.ts";
+import { linkTo, readDirectory, type Listing } from "./paths.ts";
 
 type Found =
   | ({ readonly kind: "directory" } & Listing)

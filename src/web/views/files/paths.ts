@@ -21,10 +21,6 @@ export function linkTo(path: string): string {
   return pathTo("files", ...path.split("/").filter((name) => name !== ""));
 }
 
-export function lastOf(path: string): string {
-  return path.split("/").at(-1) ?? path;
-}
-
 export function within(directory: string, name: string): string {
   return `${directory === "/" ? "" : directory}/${name}`;
 }

@@ -15,7 +15,7 @@ import { Text } from "../../parts/text.tsx";
 import { plainText } from "../../plain-text.ts";
 import { texts } from "../../texts.ts";
 import { hostTexts as says } from "../../texts/host.ts";
-import { formatBytes, formatDuration, formatPercent } from "../../units.ts";
+import { formatBytes, formatDuration, formatPercent, formatRate } from "../../units.ts";
 import type { ViewProps } from "../../views.tsx";
 import { Reboot } from "./reboot.tsx";
 
@@ -153,8 +153,8 @@ const filesystemColumns: readonly Column<FilesystemMetrics>[] = [
 
 const diskColumns: readonly Column<DiskMetrics>[] = [
   { title: columns.disk, cell: ({ name }) => <Text of={name} /> },
-  { title: columns.read, isFigure: true, cell: ({ readPerSec }) => rate(readPerSec) },
-  { title: columns.written, isFigure: true, cell: ({ writtenPerSec }) => rate(writtenPerSec) },
+  { title: columns.read, isFigure: true, cell: ({ readPerSec }) => formatRate(readPerSec) },
+  { title: columns.written, isFigure: true, cell: ({ writtenPerSec }) => formatRate(writtenPerSec) },
   {
     title: columns.busy,
     isFigure: true,
@@ -164,18 +164,14 @@ const diskColumns: readonly Column<DiskMetrics>[] = [
 
 const interfaceColumns: readonly Column<InterfaceMetrics>[] = [
   { title: columns.network, cell: ({ name }) => <Text of={name} /> },
-  { title: columns.received, isFigure: true, cell: ({ receivedPerSec }) => rate(receivedPerSec) },
-  { title: columns.sent, isFigure: true, cell: ({ sentPerSec }) => rate(sentPerSec) },
+  { title: columns.received, isFigure: true, cell: ({ receivedPerSec }) => formatRate(receivedPerSec) },
+  { title: columns.sent, isFigure: true, cell: ({ sentPerSec }) => formatRate(sentPerSec) },
   { title: columns.errors, isFigure: true, cell: ({ errors }) => String(errors ?? "") },
   { title: columns.dropped, isFigure: true, cell: ({ dropped }) => String(dropped ?? "") },
 ];
 
 function share(part: bigint, whole: bigint): string {
   return texts.overview.used(formatBytes(part), formatBytes(whole));
-}
-
-function rate(bytes: number | undefined): string {
-  return bytes === undefined ? "" : says.perSecond(formatBytes(bytes));
 }
 
 function pressure(of: Pressure | undefined): string {

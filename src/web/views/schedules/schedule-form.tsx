@@ -2,7 +2,6 @@ import type { Client } from "@connectrpc/connect";
 import { useSignal } from "@preact/signals";
 import { useEffect, useMemo } from "preact/hooks";
 import type { Schedule, ScheduleFiring, ScheduleService } from "../../../../gen/svc/v1/schedule_pb.ts";
-import { describeError } from "../../api.ts";
 import type { NodeView } from "../../node-view.ts";
 import { Failure } from "../../parts/failure.tsx";
 import { ChoiceField, Field, TextField } from "../../parts/field.tsx";
@@ -10,7 +9,7 @@ import { Heading } from "../../parts/heading.tsx";
 import { Text } from "../../parts/text.tsx";
 import { When } from "../../parts/when.tsx";
 import { plainText } from "../../plain-text.ts";
-import { violationsOf } from "../../problems.ts";
+import { problemsOf, type Problems } from "../../problems.ts";
 import { pathTo } from "../../route.ts";
 import { scheduleTexts } from "../../texts/schedules.ts";
 import { draftOf, fieldsOfType, requestOf, rootTypes, type ScheduleDraft } from "./schedule-draft.ts";
@@ -32,7 +31,7 @@ export function ScheduleForm({ client, node, before: read }: Props) {
   // The draft was made of this one: with the revision of a later one it would undo what others changed.
   const before = useMemo(() => read, []);
   const draft = useSignal(draftOf(before));
-  const problems = useSignal<Readonly<Record<string, string>>>({});
+  const problems = useSignal<Problems>({});
   const isBusy = useSignal(false);
   const { type, trigger, timeZone } = draft.value;
   const isRoot = node.status.value?.caller?.root === true;
@@ -50,7 +49,7 @@ export function ScheduleForm({ client, node, before: read }: Props) {
       const { owner, id } = await client.upsertSchedule(requestOf(draft.value, before));
       location.hash = pathTo("schedules", String(owner), id);
     } catch (error) {
-      problems.value = violationsOf(error) ?? { "": describeError(error) };
+      problems.value = problemsOf(error);
     } finally {
       isBusy.value = false;
     }
@@ -203,8 +202,7 @@ function Preview({
         firings.value = answer.firings;
         failure.value = "";
       } catch (error) {
-        if (!over.signal.aborted)
-          failure.value = Object.values(violationsOf(error) ?? { "": describeError(error) }).join(" ");
+        if (!over.signal.aborted) failure.value = Object.values(problemsOf(error)).join(" ");
       }
       isAsked.value = true;
     };

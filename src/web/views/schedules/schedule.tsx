@@ -18,6 +18,7 @@ import { scheduleTexts as says } from "../../texts/schedules.ts";
 import { switched } from "./schedule-draft.ts";
 import { ScheduleForm } from "./schedule-form.tsx";
 import { Does, NextRun, RunState, secondsOf } from "./schedule-words.tsx";
+import { WatchedRun } from "./watched-run.tsx";
 
 const mostRuns = 20;
 
@@ -74,6 +75,7 @@ export function ScheduleView({ client, node, of }: Props) {
             <Does action={value.schedule.action} />
           </p>
           <Actions client={client} schedule={value.schedule} onDone={again} />
+          <WatchedRun client={client} of={of} onDone={again} />
           <About schedule={value.schedule} />
           <Runs runs={value.runs} />
         </>
@@ -135,8 +137,10 @@ function Actions({
           action={says.remove}
           onClose={() => (isAsked.value = false)}
           onConfirm={async () => {
+            const { hash } = location;
             await client.removeSchedule({ id, owner });
-            location.hash = pathTo("schedules");
+            // Who looks at something else by now goes on with that.
+            if (location.hash === hash) location.hash = pathTo("schedules");
           }}
         >
           <p>{says.removeLoses}</p>

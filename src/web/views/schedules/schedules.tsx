@@ -16,6 +16,7 @@ import { switched } from "./schedule-draft.ts";
 import { ScheduleForm } from "./schedule-form.tsx";
 import { Does, NextRun, RunState } from "./schedule-words.tsx";
 import { ChangeSchedule, ScheduleView } from "./schedule.tsx";
+import { Week } from "./week.tsx";
 
 const { columns } = says;
 /** All of them are read for each run of anybody. */
@@ -113,6 +114,9 @@ function List({ client, node }: ListProps) {
             },
           ]}
         />
+      )}
+      {live.value !== undefined && live.value.length > 0 && (
+        <Week client={client} node={node} schedules={live.value} />
       )}
     </>
   );

@@ -1,0 +1,133 @@
+import type { Client } from "@connectrpc/connect";
+import { useSignal } from "@preact/signals";
+import type { BackupPolicy, BackupService } from "../../../../gen/svc/v1/backup_pb.ts";
+import { useForm } from "../../form.ts";
+import { Facts } from "../../parts/facts.tsx";
+import { Failure } from "../../parts/failure.tsx";
+import { CheckField, ChoiceField, TextField } from "../../parts/field.tsx";
+import { Text } from "../../parts/text.tsx";
+import { When } from "../../parts/when.tsx";
+import { sentence } from "../../plain-text.ts";
+import { backupTexts as says } from "../../texts/backups.ts";
+
+interface Props {
+  client: Client<typeof BackupService>;
+  appId: string;
+  of: BackupPolicy;
+  onDone: () => void;
+}
+
+/** When an app is backed up by itself; a form changes it. */
+export function Policy({ client, appId, of, onDone }: Props) {
+  const { fromPackage, trigger, storages, nextRunAt, lastError } = of;
+  const isOpen = useSignal(false);
+  const done = (): void => {
+    isOpen.value = false;
+    onDone();
+  };
+  return (
+    <Facts
+      title={says.policy}
+      facts={[
+        [says.policyWhen, trigger === "" ? says.policyNever : <Text key="when" of={trigger} />],
+        [says.policyFrom, fromPackage ? says.policyPackage : says.policyUser],
+        [says.policyStorages, storages.length === 0 ? "" : <Text key="storages" of={storages.join(", ")} />],
+        [says.policyKeeps, keptOf(of)],
+        [says.mode, says.modes[of.mode] ?? ""],
+        [says.policyNext, nextRunAt && <When key="next" at={nextRunAt} />],
+        [says.policyError, lastError && <Text key="error" of={sentence(lastError)} />],
+      ]}
+    >
+      {isOpen.value ? (
+        <PolicyForm client={client} appId={appId} of={of} onDone={done} />
+      ) : (
+        <button type="button" onClick={() => (isOpen.value = true)}>
+          {says.policyChange}
+        </button>
+      )}
+    </Facts>
+  );
+}
+
+function keptOf({ keep, keepDaily, keepWeekly, keepMonthly }: BackupPolicy): string {
+  const parts = says.policyKept({ keep, keepDaily, keepWeekly, keepMonthly });
+  return parts === "" ? says.policyKeepsAll : parts;
+}
+
+function PolicyForm({ client, appId, of, onDone }: Props) {
+  const form = useForm(
+    {
+      fromPackage: of.fromPackage,
+      trigger: of.trigger,
+      storages: of.storages.join(", "),
+      keep: text(of.keep),
+      keepDaily: text(of.keepDaily),
+      keepWeekly: text(of.keepWeekly),
+      keepMonthly: text(of.keepMonthly),
+      mode: of.mode || "live",
+      verify: of.verify,
+    },
+    async ({ fromPackage, trigger, storages, mode, verify, ...kept }) => {
+      await client.setBackupPolicy({
+        appId,
+        fromPackage,
+        ...(!fromPackage && {
+          ...{ trigger: trigger.trim(), mode, verify },
+          storages: storages
+            .split(",")
+            .map((name) => name.trim())
+            .filter((name) => name !== ""),
+          ...Object.fromEntries(
+            Object.entries(kept).flatMap(([key, typed]) => (typed === "" ? [] : [[key, Number(typed)]])),
+          ),
+        }),
+      });
+      onDone();
+      return says.policySaved;
+    },
+  );
+  const { fromPackage, verify } = form.draft;
+  const number = { type: "number" as const, min: 1, max: 100_000 };
+  return (
+    <form class="settings" onSubmit={form.submit}>
+      <CheckField
+        label={says.policyAsPackage}
+        value={fromPackage}
+        onCheck={(value) => form.set({ fromPackage: value })}
+      />
+      {!fromPackage && (
+        <>
+          <TextField label={says.policyWhen} hint={says.policyWhenHint} {...form.of("trigger")} />
+          <TextField label={says.policyStorages} hint={says.policyStoragesHint} {...form.of("storages")} />
+          <TextField label={says.policyKeep} hint={says.policyKeepHint} input={number} {...form.of("keep")} />
+          <TextField label={says.policyKeepDaily} input={number} {...form.of("keepDaily", "keep_daily")} />
+          <TextField label={says.policyKeepWeekly} input={number} {...form.of("keepWeekly", "keep_weekly")} />
+          <TextField
+            label={says.policyKeepMonthly}
+            input={number}
+            {...form.of("keepMonthly", "keep_monthly")}
+          />
+          <ChoiceField label={says.policyMode} choices={says.policyModes} {...form.of("mode")} />
+          <CheckField
+            label={says.policyVerify}
+            value={verify}
+            onCheck={(value) => form.set({ verify: value })}
+          />
+        </>
+      )}
+      <Failure says={form.general} />
+      <div class="row">
+        <button type="submit" aria-busy={form.isBusy}>
+          {says.policySave}
+        </button>
+        <button type="button" onClick={onDone}>
+          {says.policyLeave}
+        </button>
+      </div>
+    </form>
+  );
+}
+
+function text(value: number | undefined): string {
+  return value === undefined ? "" : String(value);
+}

@@ -1,0 +1,88 @@
+import { useSignal } from "@preact/signals";
+import { useEffect, useMemo } from "preact/hooks";
+import { SourceService, type ListedPackage } from "../../../gen/svc/v1/source_pb.ts";
+import { useLive } from "../live.ts";
+import { Failure } from "../parts/failure.tsx";
+import { TextField } from "../parts/field.tsx";
+import { Text } from "../parts/text.tsx";
+import { sentence } from "../plain-text.ts";
+import { pathTo } from "../route.ts";
+import { texts } from "../texts.ts";
+import { packageTexts as says } from "../texts/packages.ts";
+import type { ViewProps } from "../views.tsx";
+
+/** Whoever types is not asked about each letter. */
+const searchAfterMs = 200;
+const mostShown = 60;
+
+interface Props extends Pick<ViewProps, "api" | "node"> {
+  /** Takes over what one chose. */
+  onChoose: (spec: string) => void;
+}
+
+/** What the sources have to install, as cards one can search. */
+export function Packages({ api, node, onChoose }: Props) {
+  const client = useMemo(() => api.client(SourceService), [api]);
+  const typed = useSignal("");
+  const query = useSignal("");
+  useEffect(() => {
+    const timer = setTimeout(() => (query.value = typed.value), searchAfterMs);
+    return () => clearTimeout(timer);
+  }, [typed.value]);
+  const { value, failure, again } = useLive(
+    node,
+    [],
+    (signal) => client.searchPackages({ query: query.value, limit: mostShown }, { signal }),
+    [client, query.value],
+  );
+  return (
+    <section aria-labelledby="packages">
+      <h2 id="packages">{says.title}</h2>
+      <TextField
+        label={says.search}
+        value={typed.value}
+        onType={(words) => (typed.value = words)}
+        input={{ type: "search" }}
+      />
+      <Failure says={failure} />
+      {value === undefined && failure === "" && <p>{texts.loading}</p>}
+      {value?.errors.map(({ source, error }) => (
+        <p key={source} class="notice bad">
+          <Text of={says.failed(source, sentence(error))} />{" "}
+          <button type="button" onClick={again}>
+            {texts.readAgain}
+          </button>
+        </p>
+      ))}
+      {value !== undefined && (
+        <>
+          <p class="quiet" role="status">
+            {value.total === 0 ? says.none : says.counted(value.packages.length, value.total)}{" "}
+            <a href={pathTo("sources")}>{says.sources}</a>
+          </p>
+          <ul class="cards packages" aria-label={says.title}>
+            {value.packages.map((found) => (
+              <Card key={found.spec} of={found} onChoose={onChoose} />
+            ))}
+          </ul>
+        </>
+      )}
+    </section>
+  );
+}
+
+function Card({ of: { spec, name, summary }, onChoose }: Pick<Props, "onChoose"> & { of: ListedPackage }) {
+  return (
+    <li class="card">
+      <h3>
+        <Text of={name} />
+      </h3>
+      <p>
+        <Text of={summary} />
+      </p>
+      <button type="button" onClick={() => onChoose(spec)}>
+        {says.install} <Text of={spec} />
+      </button>
+    </li>
+  );
+}

@@ -1,0 +1,112 @@
+import { useSignal } from "@preact/signals";
+import { useMemo } from "preact/hooks";
+import { CredentialService, type Credential } from "../../../../gen/svc/v1/credential_pb.ts";
+import { useForm } from "../../form.ts";
+import { useLive } from "../../live.ts";
+import { Confirm } from "../../parts/confirm.tsx";
+import { Failure } from "../../parts/failure.tsx";
+import { ChoiceField, TextField } from "../../parts/field.tsx";
+import { Table, type Column } from "../../parts/table.tsx";
+import { Text } from "../../parts/text.tsx";
+import { When } from "../../parts/when.tsx";
+import { plainText } from "../../plain-text.ts";
+import { packageTexts as says } from "../../texts/packages.ts";
+import type { ViewProps } from "../../views.tsx";
+
+const { columns } = says;
+
+/** What is shown to private hosts. A secret goes in, and never comes back. */
+export function Credentials({ api, node }: Pick<ViewProps, "api" | "node">) {
+  const client = useMemo(() => api.client(CredentialService), [api]);
+  const live = useLive(node, [], (signal) => client.listCredentials({}, { signal }), [client]);
+  const removed = useSignal<Credential | undefined>(undefined);
+  const caller = node.status.value?.caller;
+  const form = useForm(
+    { name: "", kind: "git", host: "", username: "", secret: "" },
+    async ({ name, host, ...draft }, set) => {
+      await client.upsertCredential({ ...draft, name: name.trim(), host: host.trim() });
+      set({ secret: "" });
+      live.again();
+      return says.saved;
+    },
+  );
+  const actions: Column<Credential> = {
+    title: columns.actions,
+    cell: (credential) => (
+      <button type="button" class="danger" onClick={() => (removed.value = credential)}>
+        {says.remove}
+      </button>
+    ),
+  };
+  const asked = removed.value;
+  return (
+    <section aria-labelledby="credentials">
+      <h2 id="credentials">{says.credentials}</h2>
+      <Failure says={live.failure} />
+      {live.failure === "" && (
+        <Table
+          label={says.credentials}
+          rows={live.value?.credentials}
+          keyOf={({ owner, name }) => `${String(owner)} ${name}`}
+          none={says.noCredentials}
+          columns={[...credentialColumns, ...(caller?.root === true ? [ownerColumn] : []), actions]}
+        />
+      )}
+      <details>
+        <summary>{says.addCredential}</summary>
+        <form class="card settings" autocomplete="off" onSubmit={form.submit}>
+          <TextField label={says.credentialName} input={{ required: true }} {...form.of("name")} />
+          <ChoiceField
+            label={says.credentialKind}
+            choices={Object.entries(says.kinds)}
+            {...form.of("kind")}
+          />
+          <TextField
+            label={says.credentialHost}
+            hint={says.credentialHostHint}
+            input={{ required: true }}
+            {...form.of("host")}
+          />
+          <TextField label={says.credentialUser} input={{ required: true }} {...form.of("username")} />
+          <TextField
+            label={says.credentialSecret}
+            hint={says.credentialSecretHint}
+            input={{ type: "password", required: true, autocomplete: "new-password" }}
+            {...form.of("secret")}
+          />
+          <Failure says={form.general} />
+          <div class="row">
+            <button type="submit" aria-busy={form.isBusy}>
+              {says.saveCredential}
+            </button>
+            <span role="status">{form.said}</span>
+          </div>
+        </form>
+      </details>
+      {asked !== undefined && (
+        <Confirm
+          title={says.removeCredentialTitle(plainText(asked.name))}
+          action={says.remove}
+          onClose={() => (removed.value = undefined)}
+          onConfirm={async () => {
+            const { name, owner } = asked;
+            await client.removeCredential({ name, ...(owner !== caller?.uid && { owner }) });
+            live.again();
+          }}
+        >
+          <p>{says.removeCredentialLoses}</p>
+        </Confirm>
+      )}
+    </section>
+  );
+}
+
+const credentialColumns: readonly Column<Credential>[] = [
+  { title: columns.name, cell: ({ name }) => <Text of={name} /> },
+  { title: columns.kind, cell: ({ kind }) => says.kinds[kind] ?? kind },
+  { title: columns.host, cell: ({ host }) => <Text of={host} /> },
+  { title: columns.user, cell: ({ username }) => <Text of={username} /> },
+  { title: columns.updated, cell: ({ updatedAt }) => <When at={updatedAt} /> },
+];
+
+const ownerColumn: Column<Credential> = { title: columns.owner, cell: ({ owner }) => String(owner) };

@@ -1,0 +1,115 @@
+import { useSignal } from "@preact/signals";
+import { useMemo } from "preact/hooks";
+import { SourceService, type Source } from "../../../../gen/svc/v1/source_pb.ts";
+import { useForm } from "../../form.ts";
+import { useLive } from "../../live.ts";
+import { Confirm } from "../../parts/confirm.tsx";
+import { Failure } from "../../parts/failure.tsx";
+import { TextField } from "../../parts/field.tsx";
+import { Heading } from "../../parts/heading.tsx";
+import { Table, type Column } from "../../parts/table.tsx";
+import { Text } from "../../parts/text.tsx";
+import { plainText } from "../../plain-text.ts";
+import { texts } from "../../texts.ts";
+import { packageTexts as says } from "../../texts/packages.ts";
+import type { ViewProps } from "../../views.tsx";
+import { Credentials } from "./credentials.tsx";
+
+const { columns } = says;
+
+/** Where packages come from, and what opens it. Root alone changes sources; credentials are everybody's own. */
+export function SourcesView({ api, node }: ViewProps) {
+  const client = useMemo(() => api.client(SourceService), [api]);
+  const live = useLive(node, [], (signal) => client.listSources({}, { signal }), [client]);
+  const removed = useSignal<Source | undefined>(undefined);
+  const isRoot = node.status.value?.caller?.root === true;
+  const actions: Column<Source> = {
+    title: columns.actions,
+    cell: (source) =>
+      source.configured ? (
+        says.configured
+      ) : (
+        <button type="button" class="danger" onClick={() => (removed.value = source)}>
+          {says.remove}
+        </button>
+      ),
+  };
+  const asked = removed.value;
+  return (
+    <>
+      <Heading title={texts.sources.title} />
+      <section aria-labelledby="sources">
+        <h2 id="sources">{says.sourcesTitle}</h2>
+        <Failure says={live.failure} />
+        {live.failure === "" && (
+          <Table
+            label={says.sourcesTitle}
+            rows={live.value?.sources}
+            keyOf={({ name }) => name}
+            none={says.noSources}
+            columns={isRoot ? [...sourceColumns, actions] : sourceColumns}
+          />
+        )}
+        {isRoot && <AddSource client={client} onDone={live.again} />}
+      </section>
+      <Credentials api={api} node={node} />
+      {asked !== undefined && (
+        <Confirm
+          title={says.removeSourceTitle(plainText(asked.name))}
+          action={says.remove}
+          onClose={() => (removed.value = undefined)}
+          onConfirm={async () => {
+            await client.removeSource({ name: asked.name });
+            live.again();
+          }}
+        >
+          <p>{says.removeSourceLoses}</p>
+        </Confirm>
+      )}
+    </>
+  );
+}
+
+const sourceColumns: readonly Column<Source>[] = [
+  { title: columns.name, cell: ({ name }) => <Text of={name} /> },
+  { title: columns.url, cell: ({ url }) => <Text of={url} /> },
+];
+
+interface AddProps {
+  client: { upsertSource: (source: { name: string; url: string }) => Promise<unknown> };
+  onDone: () => void;
+}
+
+function AddSource({ client, onDone }: AddProps) {
+  const form = useForm({ name: "", url: "" }, async ({ name, url }) => {
+    await client.upsertSource({ name: name.trim(), url: url.trim() });
+    onDone();
+    return says.saved;
+  });
+  return (
+    <details>
+      <summary>{says.addSource}</summary>
+      <form class="card settings" onSubmit={form.submit}>
+        <TextField
+          label={says.sourceName}
+          hint={says.sourceNameHint}
+          input={{ required: true }}
+          {...form.of("name")}
+        />
+        <TextField
+          label={says.sourceUrl}
+          hint={says.sourceUrlHint}
+          input={{ required: true }}
+          {...form.of("url")}
+        />
+        <Failure says={form.general} />
+        <div class="row">
+          <button type="submit" aria-busy={form.isBusy}>
+            {says.saveSource}
+          </button>
+          <span role="status">{form.said}</span>
+        </div>
+      </form>
+    </details>
+  );
+}

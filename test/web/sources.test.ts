@@ -1,0 +1,93 @@
+/** What there is to install as cards, where it comes from, and what opens private hosts (T 44, 65, 66). */
+import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { AppService } from "../../gen/svc/v1/app_pb.ts";
+import { CredentialService } from "../../gen/svc/v1/credential_pb.ts";
+import { SourceService } from "../../gen/svc/v1/source_pb.ts";
+import { needsRoot } from "../support/daemon.ts";
+import { freePort, writePackage } from "../support/packages.ts";
+import { isForEverybody } from "./support/for-everybody.ts";
+import { browserTest, needsBrowser, openView, shareNode, usersTest } from "./support/shared-node.ts";
+
+const node = shareNode();
+
+browserTest(`a source is added, searched and installed from, each by its card${needsBrowser}`, async (t) => {
+  t.timeout(240_000);
+  const { daemon, browser } = node;
+  const index = join(daemon.dir, "index");
+  await writePackage(join(index, "web"), await freePort());
+  const hostile = "<img src=x onerror=alert(1)>";
+  const packages = [
+    "web: { directory: web, name: A web server, summary: Serves what it is given }",
+    `other: { directory: other, name: "${hostile}", summary: Does nothing of use }`,
+  ];
+  await writeFile(join(index, "index.yaml"), `packages:\n  ${packages.join("\n  ")}\n`);
+  const { page, complaints } = await openView(browser, daemon, "#/");
+  await page.getByRole("link", { name: "Sources", exact: true }).click();
+  await page.getByText("Add a source, or change its address").click();
+  await page.getByLabel("Name of the source").fill("Mine");
+  await page.getByLabel("Address", { exact: true }).fill(index);
+  await page.keyboard.press("Enter");
+  await page.getByRole("alert").filter({ hasText: "lower-case" }).waitFor();
+  t.is(await page.getByLabel("Address", { exact: true }).inputValue(), index, "what was typed stays");
+  await page.getByLabel("Name of the source").fill("mine");
+  await page.keyboard.press("Enter");
+  const row = page.getByRole("row").filter({ hasText: index });
+  await row.waitFor();
+  await isForEverybody(t, page, "sources");
+
+  await page.evaluate("location.hash = '#/install'");
+  const cards = page.getByRole("list", { name: "What there is to install" }).getByRole("listitem");
+  await cards.filter({ hasText: hostile }).waitFor();
+  t.is(await page.locator("main img").count(), 0);
+  await isForEverybody(t, page, "install");
+  await page.getByLabel("Search what there is").fill("GIVEN serves");
+  await cards.filter({ hasText: hostile }).waitFor({ state: "detached" });
+  await cards.filter({ hasText: "Serves what it is given" }).getByRole("button").click();
+  await page.getByRole("heading", { name: "Test web server" }).waitFor();
+  t.is((await daemon.client(AppService).getApp({ id: "web" })).origin?.source, "mine");
+
+  await page.evaluate("location.hash = '#/sources'");
+  await row.getByRole("button", { name: "Remove" }).click();
+  await page
+    .getByRole("dialog")
+    .getByText(/installed from it stays/)
+    .waitFor();
+  t.true((await daemon.client(SourceService).listSources({})).sources.some(({ name }) => name === "mine"));
+  await page.getByRole("dialog").getByRole("button", { name: "Remove" }).click();
+  await row.waitFor({ state: "detached" });
+  // The browser tells of the refusal itself.
+  t.deepEqual(
+    complaints.filter((text) => !text.includes("status of 400")),
+    [],
+  );
+});
+
+usersTest(
+  `a user keeps credentials whose secrets nobody is shown, and changes no source${needsBrowser}${needsRoot}`,
+  async (t) => {
+    t.timeout(180_000);
+    const { daemon, browser } = node;
+    await using ann = await daemon.as(65534);
+    const { page, complaints } = await openView(browser, ann, "#/sources");
+    await page.getByText("There is none: only what everybody may read").waitFor();
+    t.is(await page.getByText("Add a source").count(), 0);
+    await page.getByText("Add a credential, or change one").click();
+    await page.getByLabel("Name of the credential").fill("forge");
+    await page.getByLabel("Host", { exact: true }).fill("git.example.org");
+    await page.getByLabel("User name there").fill("ann");
+    await page.getByLabel("Password or token").fill("hush-hush");
+    await page.keyboard.press("Enter");
+    await page.getByRole("rowheader", { name: "forge" }).waitFor();
+    t.is(await page.getByLabel("Password or token").inputValue(), "", "a secret does not stay");
+    t.false((await page.content()).includes("hush-hush"));
+    t.like((await ann.client(CredentialService).listCredentials({})).credentials, [
+      { name: "forge", host: "git.example.org", username: "ann", secret: "***" },
+    ]);
+    await page.getByRole("button", { name: "Remove" }).click();
+    await page.getByRole("dialog").getByRole("button", { name: "Remove" }).click();
+    await page.getByText("There is none: only what everybody may read").waitFor();
+    t.deepEqual((await ann.client(CredentialService).listCredentials({})).credentials, []);
+    t.deepEqual(complaints, []);
+  },
+);
