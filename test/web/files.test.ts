@@ -181,6 +181,53 @@ browserTest(`one refused file stops no other, and cancelling stops them all${nee
   );
 });
 
+browserTest(`files are copied, packed, unpacked and found${needsBrowser}`, async (t) => {
+  t.timeout(180_000);
+  const { daemon, browser } = node;
+  const dir = join(daemon.dir, "shelf");
+  await mkdir(join(dir, "tree", "deep"), { recursive: true });
+  await writeFile(join(dir, "tree", "deep", hostile), `one\n  two needles ${hostile}\n`);
+  const { page, complaints } = await openView(browser, daemon, viewOf(dir));
+  const rowOf = (name: string) =>
+    page.getByRole("row").filter({ has: page.getByRole("link", { name, exact: true }) });
+  const dialog = page.getByRole("dialog");
+  await rowOf("tree").getByRole("button", { name: "Copy" }).click();
+  t.is(await dialog.getByLabel("Name of the copy").inputValue(), "Copy of tree");
+  await page.keyboard.press("Enter");
+  await rowOf("Copy of tree").waitFor();
+  await rowOf("tree").getByRole("button", { name: "Pack" }).click();
+  await dialog.getByLabel("Name of the archive").fill("no-archive");
+  await page.keyboard.press("Enter");
+  await dialog.getByRole("alert").waitFor();
+  await dialog.getByLabel("Name of the archive").fill("tree.tar.gz");
+  await page.keyboard.press("Enter");
+  await rowOf("tree.tar.gz").getByRole("button", { name: "Unpack" }).click();
+  await dialog.getByLabel("Folder to unpack into").fill(join(dir, "elsewhere"));
+  await page.keyboard.press("Enter");
+  await rowOf("elsewhere").waitFor();
+  for (const of of ["Copy of tree", "elsewhere/tree"])
+    t.regex(await readFile(join(dir, of, "deep", hostile), "utf8"), /two needles/);
+
+  await page.getByText("Search here and below").click();
+  await page.getByLabel("Text in it").fill("NEEDLES");
+  await page.keyboard.press("Enter");
+  await page.getByText("3 found.").waitFor();
+  const found = page.getByRole("list", { name: "What was found" });
+  t.is(await found.getByText("line 2:").count(), 3);
+  t.is(await page.locator("main img").count(), 0);
+  await isForEverybody(t, page, "a search");
+  await page.getByLabel("Text in it").fill("");
+  await page.getByLabel("Name", { exact: true }).fill("DEEP");
+  await page.keyboard.press("Enter");
+  await found.getByRole("link", { name: "tree/deep", exact: true }).waitFor();
+  await found.getByRole("link", { name: "tree/deep", exact: true }).click();
+  await page.getByRole("heading", { name: "deep" }).waitFor();
+  t.deepEqual(
+    complaints.filter((text) => !text.includes("status of 400")),
+    [],
+  );
+});
+
 usersTest(`the kernel decides what a user reads and writes${needsBrowser}${needsRoot}`, async (t) => {
   t.timeout(180_000);
   const { daemon, browser } = node;

@@ -2,24 +2,20 @@ import { useSignal } from "@preact/signals";
 import type { FileEntry } from "../../../../gen/svc/v1/file_pb.ts";
 import { useAction } from "../../action.ts";
 import type { Api } from "../../api.ts";
-import { Confirm } from "../../parts/confirm.tsx";
 import { Failure } from "../../parts/failure.tsx";
-import { TextField } from "../../parts/field.tsx";
 import { Table, type Column } from "../../parts/table.tsx";
 import { Text } from "../../parts/text.tsx";
 import { When } from "../../parts/when.tsx";
-import { plainText, sentence } from "../../plain-text.ts";
+import { plainText } from "../../plain-text.ts";
 import { saveFile } from "../../save-file.ts";
 import { fileTexts as says } from "../../texts/files.ts";
-import { ToldError } from "../../told-error.ts";
 import { formatBytes } from "../../units.ts";
-import { linkTo, within, type FileClient, type Listing } from "./paths.ts";
+import { AskAbout, isArchive, type Question } from "./ask-about.tsx";
+import { linkTo, type FileClient, type Listing } from "./paths.ts";
+import { SearchFiles } from "./search-files.tsx";
 import { UploadFiles } from "./upload-files.tsx";
 
 const { columns } = says;
-
-type Question =
-  { readonly kind: "folder" } | { readonly kind: "rename" | "remove"; readonly entry: FileEntry };
 
 interface Props {
   api: Api;
@@ -73,9 +69,11 @@ export function Directory({ api, client, path, listing, onDone }: Props) {
               {says.download}
             </button>
           )}
-          <button type="button" onClick={() => ask({ kind: "rename", entry })}>
-            {says.rename}
-          </button>
+          {(["rename", "copy", isArchive(entry) ? "unpack" : "pack"] as const).map((kind) => (
+            <button key={kind} type="button" onClick={() => ask({ kind, entry })}>
+              {says[kind]}
+            </button>
+          ))}
           <button type="button" class="danger" onClick={() => ask({ kind: "remove", entry })}>
             {says.remove}
           </button>
@@ -99,6 +97,7 @@ export function Directory({ api, client, path, listing, onDone }: Props) {
           {says.hidden}
         </label>
       </div>
+      <SearchFiles client={client} path={path} />
       <Failure says={failure} />
       {listing.isCut && <p class="notice">{says.tooMany}</p>}
       <Table
@@ -109,7 +108,7 @@ export function Directory({ api, client, path, listing, onDone }: Props) {
         columns={all}
       />
       {asked.value !== undefined && (
-        <Ask
+        <AskAbout
           client={client}
           path={path}
           question={asked.value}
@@ -118,70 +117,5 @@ export function Directory({ api, client, path, listing, onDone }: Props) {
         />
       )}
     </>
-  );
-}
-
-interface AskProps extends Pick<Props, "client" | "path" | "onDone"> {
-  question: Question;
-  onClose: () => void;
-}
-
-function Ask({ client, path, question, onDone, onClose }: AskProps) {
-  const name = useSignal(question.kind === "rename" ? question.entry.name : "");
-  const field = (label: string) => (
-    <TextField
-      label={label}
-      value={name.value}
-      onType={(value) => (name.value = value)}
-      input={{ required: true, maxLength: 255 }}
-    />
-  );
-  const answer = { onClose, path: within(path, name.value) };
-  if (question.kind === "folder") {
-    return (
-      <Confirm
-        title={says.newFolder}
-        action={says.make}
-        onClose={onClose}
-        onConfirm={async () => {
-          await client.createDirectory({ path: answer.path });
-          onDone();
-        }}
-      >
-        {field(says.folderName)}
-      </Confirm>
-    );
-  }
-  const { entry } = question;
-  if (question.kind === "rename") {
-    return (
-      <Confirm
-        title={says.renameTitle(plainText(entry.name))}
-        action={says.rename}
-        onClose={onClose}
-        onConfirm={async () => {
-          await client.movePath({ from: entry.path, to: answer.path });
-          onDone();
-        }}
-      >
-        {field(says.newName)}
-      </Confirm>
-    );
-  }
-  return (
-    <Confirm
-      title={says.removeTitle(plainText(entry.name))}
-      action={says.remove}
-      {...(entry.type === "directory" && { typed: plainText(entry.name) })}
-      onClose={onClose}
-      onConfirm={async () => {
-        const { failed } = await client.deletePaths({ paths: [entry.path] });
-        onDone();
-        if (failed.length > 0)
-          throw new ToldError(failed.map(({ path, error }) => says.stays(path, sentence(error))).join(" "));
-      }}
-    >
-      <p>{entry.type === "directory" ? says.removeAllLoses : says.removeLoses}</p>
-    </Confirm>
   );
 }
