@@ -1,14 +1,19 @@
-/** The page in a browser: what its first load weighs, how soon it can be used, what open pages cost the daemon. */
+/** The page in a browser: what its first load weighs, how soon it can be used, what open pages cost the daemon, how events fare. */
 import { setTimeout as sleep } from "node:timers/promises";
-import type { Browser } from "playwright-core";
+import type { DescService } from "@bufbuild/protobuf";
+import { createClient, type Client } from "@connectrpc/connect";
+import type { Browser, Page } from "playwright-core";
 import { AppService } from "../gen/svc/v1/app_pb.ts";
-import { startDaemon, type TestDaemon } from "../test/support/daemon.ts";
+import { EventService } from "../gen/svc/v1/event_pb.ts";
+import { SessionService } from "../gen/svc/v1/session_pb.ts";
+import { socketTransport, startDaemon, type TestDaemon } from "../test/support/daemon.ts";
 import { freePort, writePackage } from "../test/support/packages.ts";
 import { addressFor, launchBrowser, openPage } from "../test/web/support/open-page.ts";
-import { program } from "./support/daemon.ts";
+import { program, startDaemon as startBenchDaemon } from "./support/daemon.ts";
 import { cpuUs } from "./support/load.ts";
+import { fillStore } from "./support/many-apps.ts";
 import type { Bench, Result } from "./support/result.ts";
-import { median } from "./support/statistics.ts";
+import { median, percentile } from "./support/statistics.ts";
 import { join } from "node:path";
 
 const rounds = 7;
@@ -17,6 +22,10 @@ const slowedBy = 4;
 const openPages = 20;
 const settleMs = 5_000;
 const openMs = 30_000;
+const apps = 1_000;
+/** An hour of one a second. */
+const changes = 3_600;
+const changedAtOnce = 4;
 
 export const bench: Bench = {
   name: "web",
@@ -31,6 +40,7 @@ export const bench: Bench = {
         await measureFirstLoad(daemon),
         await measureStart(daemon, browser),
         await measureOpenPages(daemon, browser),
+        ...(await measureEvents(browser)),
       ];
     } finally {
       await browser.close();
@@ -77,6 +87,8 @@ async function measureStart(daemon: TestDaemon, browser: Browser): Promise<Resul
     times.push(Number(await page.evaluate("usableMs")));
     await page.context().close();
   }
+  // A user has twenty sessions at most.
+  await daemon.client(SessionService).endSessions({});
   return {
     what: `the page can be used, processor slowed ${slowedBy} times`,
     measured: `${median(times).toFixed(0)} ms`,
@@ -107,4 +119,84 @@ async function measureOpenPages(daemon: TestDaemon, browser: Browser): Promise<R
     unit: "%",
     runs: 1,
   };
+}
+
+/** Changes of many apps, one after the other: how soon a follower hears of each, and what they leave in a tab. */
+async function measureEvents(browser: Browser): Promise<Result[]> {
+  await using daemon = await startBenchDaemon();
+  await fillStore(daemon, apps);
+  await daemon.start();
+  const transport = socketTransport(daemon.socket, "connect");
+  const client = <S extends DescService>(service: S): Client<S> => createClient(service, transport);
+  const { page } = await openPage(browser);
+  await page.goto(await addressFor({ client }));
+  await page.getByText("Live").waitFor();
+  await page.evaluate("location.hash = '#/apps'");
+  await page.getByText(`${apps} apps`).waitFor();
+  const heapBefore = await heapBytes(page);
+
+  const askedAt = new Map<string, number>();
+  const waits: number[] = [];
+  const over = new AbortController();
+  const begun = Promise.withResolvers<undefined>();
+  const follow = async (): Promise<void> => {
+    const kinds = ["app.changed"];
+    for await (const { kind, appId } of client(EventService).streamEvents(
+      { kinds },
+      { signal: over.signal },
+    )) {
+      if (kind === "begin") begun.resolve(undefined);
+      const since = askedAt.get(appId);
+      if (since !== undefined) waits.push(performance.now() - since);
+      askedAt.delete(appId);
+    }
+  };
+  const following = follow().catch((error: unknown) => {
+    if (!over.signal.aborted) throw error;
+  });
+  await begun.promise;
+  let next = 0;
+  const change = async (): Promise<void> => {
+    while (next < changes) {
+      const number = (next++ % apps) + 1;
+      const id = number === 1 ? "idle" : `idle-${number}`;
+      askedAt.set(id, performance.now());
+      await client(AppService).updateAppSettings({ id, values: {} });
+    }
+  };
+  await Promise.all(Array.from({ length: changedAtOnce }, change));
+  await sleep(settleMs);
+  over.abort();
+  await following;
+  const heap = await heapBytes(page);
+  const p99 = percentile(waits, 0.99);
+  return [
+    {
+      what: `a change of one of ${apps} apps, from its call to whoever follows events, p99`,
+      measured: `${p99.toFixed(0)} ms`,
+      yardstick: "200 ms",
+      value: p99,
+      goal: 200,
+      unit: "ms",
+      runs: waits.length,
+    },
+    {
+      what: `memory of a tab with ${apps} apps after ${changes} changes`,
+      measured: `${(heap / 2 ** 20).toFixed(1)} MiB, ${(heapBefore / 2 ** 20).toFixed(1)} before`,
+      yardstick: "before",
+      value: heap / heapBefore,
+      goal: 1.5,
+      unit: "×",
+      runs: 1,
+    },
+  ];
+}
+
+/** What is in use of the tab's heap, without what could go. */
+async function heapBytes(page: Page): Promise<number> {
+  const session = await page.context().newCDPSession(page);
+  await session.send("HeapProfiler.collectGarbage");
+  const { usedSize } = await session.send("Runtime.getHeapUsage");
+  await session.detach();
+  return usedSize;
 }

@@ -1,3 +1,4 @@
+import { join } from "node:path";
 import type { Page } from "playwright-core";
 import type { TestDaemon } from "../../support/daemon.ts";
 import { addressFor } from "./open-page.ts";
@@ -33,5 +34,32 @@ export async function visitViews(
     await page.locator(".plot canvas").nth(1).waitFor();
     await page.getByText("Make a copy, with its data").click();
     await look(`app-${id}`);
+  }
+}
+
+/** Goes on through the views of the node, once {@link visitViews} has signed in. */
+export async function visitNode(
+  page: Page,
+  daemon: TestDaemon,
+  look: (view: string) => Promise<unknown>,
+): Promise<void> {
+  for (const [view, hash, shows] of [
+    ["backups", "#/backups", "local"],
+    ["app-backups", "#/backups/good", "By itself"],
+    ["schedules", "#/schedules", "The week to come"],
+    ["schedule-new", "#/schedules/new", "It would run"],
+    ["schedule", "#/schedules/0/nightly", "Last runs"],
+    ["files", `#/files${join(daemon.storeDir, "apps/good")}`, "data"],
+    ["ports", "#/inventory/ports", "Process"],
+    ["processes", "#/inventory/processes", "Command"],
+    ["disk", "#/inventory/disk", "Together"],
+    ["machine", "#/host", "Filesystems"],
+    ["sources", "#/sources", "What opens private hosts"],
+    ["access", "#/access", "Who did what"],
+  ] as const) {
+    await page.evaluate(`location.hash = ${JSON.stringify(hash)}`);
+    await page.locator("main").getByText(shows).first().waitFor();
+    await page.getByText("Loading …").first().waitFor({ state: "detached" });
+    await look(view);
   }
 }
