@@ -13,6 +13,8 @@ export interface PackageOptions {
   version?: string;
   /** Extra top-level YAML of the manifest. */
   manifest?: string;
+  /** One more setting, as YAML. */
+  settings?: string;
   /** Other files, by name. */
   files?: Readonly<Record<string, string>>;
 }
@@ -31,7 +33,10 @@ createServer((request, response) => {
 }).listen(port, "127.0.0.1");
 `;
 
-function manifestOf({ id = "web", version = "1.0.0", manifest = "" }: PackageOptions, port: number): string {
+function manifestOf(
+  { id = "web", version = "1.0.0", manifest = "", settings = "" }: PackageOptions,
+  port: number,
+): string {
   return `id: ${id}
 name: Test web server
 version: "${version}"
@@ -46,6 +51,7 @@ settings:
     port: { type: integer, minimum: 1, maximum: 65535, default: ${port}, env: PORT }
     greeting: { type: string, maxLength: 40, default: hello, env: GREETING }
     password: { type: string, secret: true, env: PASSWORD }
+    ${settings}
 volumes:
   - { name: media }
 ${manifest}
