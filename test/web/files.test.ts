@@ -205,8 +205,8 @@ browserTest(`files are copied, packed, unpacked and found${needsBrowser}`, async
   await dialog.getByLabel("Folder to unpack into").fill(join(dir, "elsewhere"));
   await page.keyboard.press("Enter");
   await rowOf("elsewhere").waitFor();
-  for (const of of ["Copy of tree", "elsewhere/tree"])
-    t.regex(await readFile(join(dir, of, "deep", hostile), "utf8"), /two needles/);
+  for (const copy of ["Copy of tree", "elsewhere/tree"])
+    t.regex(await readFile(join(dir, copy, "deep", hostile), "utf8"), /two needles/);
 
   await page.getByText("Search here and below").click();
   await page.getByLabel("Text in it").fill("NEEDLES");

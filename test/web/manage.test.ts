@@ -19,7 +19,7 @@ browserTest(
     await addVersion(repository, port, {
       version: "2.0.0",
       files: { LICENSE: "Be <i>kind</i>." },
-      settings: "colour: { type: string, default: blue }",
+      settings: "colour: { type: string, default: blue, env: COLOUR }",
     });
     const { page, complaints, asked } = await openView(browser, daemon, "#/apps/web");
 
