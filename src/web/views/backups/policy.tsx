@@ -33,7 +33,7 @@ export function Policy({ client, appId, of, onDone }: Props) {
         [says.policyFrom, fromPackage ? says.policyPackage : says.policyUser],
         [says.policyStorages, storages.length === 0 ? "" : <Text key="storages" of={storages.join(", ")} />],
         [says.policyKeeps, keptOf(of)],
-        [says.mode, says.modes[of.mode] ?? ""],
+        [says.policyMode, says.policyModes.find(([mode]) => mode === of.mode)?.[1] ?? ""],
         [says.policyNext, nextRunAt && <When key="next" at={nextRunAt} />],
         [says.policyError, lastError && <Text key="error" of={sentence(lastError)} />],
       ]}
