@@ -22,7 +22,7 @@ export function StorageForm({ client, before, onDone }: Props) {
   const form = useForm(
     {
       name: before?.name ?? "",
-      kind: (location?.case ?? "s3") as string,
+      kind: location?.case ?? "s3",
       dir: location?.case === "local" ? location.value.dir : "",
       endpoint: bucket?.endpoint ?? "",
       region: bucket?.region ?? "",
