@@ -22,7 +22,11 @@ test("files of an app are put, listed, read, changed and removed by the app's na
   t.regex((await svc("mkdir", "-p", "web:data/x")).stdout, /^Made .*\/apps\/web\/data\/x$/m);
   const put = await svc("put", join(here, "big.txt"), "web:data/x/");
   t.regex(put.stdout, /^Wrote .*\/data\/x\/big\.txt \(2\.9 MiB\)$/m, put.stderr);
-  t.is((await svc("put", join(here, "big.txt"), "web:data/x/big.txt")).exitCode, 5);
+  const missing = await svc("put", join(here, "big.txt"), "web:data/no/where/big.txt");
+  t.regex(missing.stderr, /\/data\/no" does not exist/);
+  const inTheWay = await svc("put", join(here, "big.txt"), "web:data/x/big.txt");
+  t.is(inTheWay.exitCode, 5);
+  t.regex(inTheWay.stderr, /big\.txt" exists already; replace what is there with --force/);
   t.is((await svc("put", "-f", join(here, "big.txt"), "web:data/x/big.txt")).exitCode, 0);
   t.true((await svc("cat", "web:data/x/big.txt")).stdout === big.toString());
   t.is((await svc("get", "web:data/x/big.txt", join(here, "back"))).exitCode, 0);

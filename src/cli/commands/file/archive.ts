@@ -1,11 +1,13 @@
 /** `svc file tar|untar`: archives on the daemon's host. */
 import type { Command } from "commander";
+import { runWithAdvice } from "../../advice.ts";
 import type { CommandContext } from "../../context.ts";
 import { UsageError } from "../../failure.ts";
 import { followProgress } from "../../follow-progress.ts";
 import type { RunCommand } from "../../run-command.ts";
 import { escapeControls } from "../../render/escape.ts";
 import { formatBytes } from "../../render/units.ts";
+import { adviceOnForce } from "./advice.ts";
 import { pathHelp, resolvePlace } from "./place.ts";
 
 interface PackOptions {
@@ -29,7 +31,7 @@ export function addArchiveCommands(parent: Command, run: RunCommand): void {
     .argument("<path...>", "what is packed, each under its own name")
     .option("--format <format>", formatHelp)
     .option("-f, --force", "replace what is there")
-    .action(run(pack));
+    .action(runWithAdvice(run, adviceOnForce)(pack));
   parent
     .command("untar")
     .description("unpack an archive into a directory, whole or not at all: tar, tar.gz, tar.zst or zip")
@@ -40,7 +42,7 @@ export function addArchiveCommands(parent: Command, run: RunCommand): void {
     .option("--max-entries <count>", "most entries (default: 1000000)")
     .option("--max-bytes <count>", "most bytes that come out of it (default: 64 GiB)")
     .option("--max-ratio <times>", "how many times larger than itself that may be (default: 200)")
-    .action(run(unpack));
+    .action(runWithAdvice(run, adviceOnForce)(unpack));
 }
 
 const load = () =>

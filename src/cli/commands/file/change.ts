@@ -1,6 +1,7 @@
 /** `svc file mkdir|mv|cp|rm|chmod|chown`. */
 import { posix } from "node:path";
 import type { Command } from "commander";
+import { runWithAdvice } from "../../advice.ts";
 import type { CommandContext } from "../../context.ts";
 import { ReportedError, UsageError } from "../../failure.ts";
 import { followProgress } from "../../follow-progress.ts";
@@ -8,6 +9,7 @@ import type { RunCommand } from "../../run-command.ts";
 import { confirmRemoval } from "../../prompt.ts";
 import { escapeControls } from "../../render/escape.ts";
 import { formatBytes } from "../../render/units.ts";
+import { adviceOnForce } from "./advice.ts";
 import { pathHelp, resolvePlace, resolveTarget } from "./place.ts";
 
 interface RelocateOptions {
@@ -36,7 +38,7 @@ export function addChangeCommands(parent: Command, run: RunCommand): void {
       .argument("<from>", pathHelp)
       .argument("<to>", `${pathHelp}; ending in a slash, a directory`)
       .option("-f, --force", "replace what is there")
-      .action(run(action));
+      .action(runWithAdvice(run, adviceOnForce)(action));
   }
   parent
     .command("rm")

@@ -3,6 +3,7 @@ import { createWriteStream } from "node:fs";
 import { basename } from "node:path";
 import { pipeline } from "node:stream/promises";
 import type { Command } from "commander";
+import { runWithAdvice } from "../../advice.ts";
 import type { CommandContext } from "../../context.ts";
 import { UsageError } from "../../failure.ts";
 import { progressLine, receiveBytes, sendBytes } from "../../follow-progress.ts";
@@ -11,6 +12,7 @@ import type { RunCommand } from "../../run-command.ts";
 import { ByteOutput } from "../../render/byte-output.ts";
 import { escapeControls } from "../../render/escape.ts";
 import { formatBytes } from "../../render/units.ts";
+import { adviceOnForce } from "./advice.ts";
 import { pathHelp, resolvePlace, resolveTarget } from "./place.ts";
 
 interface PutOptions {
@@ -39,7 +41,7 @@ export function addContentCommands(parent: Command, run: RunCommand): void {
     .option("-f, --force", "replace what is there")
     .option("--if-match <etag>", "replace only what has this entity tag still; see svc file stat")
     .option("--mode <octal>", "of a new file (default: 0644)")
-    .action(run(put));
+    .action(runWithAdvice(run, adviceOnForce)(put));
 }
 
 async function contentOf(context: CommandContext, place: string) {

@@ -8,7 +8,7 @@ import { closeSync, constants, fstatSync, openSync, statfsSync } from "node:fs";
 import { O_PATH, at, openPlace, reopen } from "../directory.mjs";
 import { RequestError, hasCode } from "../request-error.mjs";
 import { Guard } from "./guard.mjs";
-import { namesOf, splitPath } from "./spelling.mjs";
+import { namesOf, spell, splitPath } from "./spelling.mjs";
 
 const { O_DIRECTORY } = constants;
 const maxLinks = 40;
@@ -29,7 +29,8 @@ const procMagic = 0x9fa0;
  */
 export async function inPlace(syscalls, { path, guard: guarded }, { follow }, work) {
   const guard = new Guard(guarded);
-  const names = namesOf(path);
+  const wanted = namesOf(path);
+  const names = [...wanted];
   let links = 0;
   let fd = openRoot();
   try {
@@ -37,7 +38,12 @@ export async function inPlace(syscalls, { path, guard: guarded }, { follow }, wo
       const name = names.shift() ?? ".";
       guard.admitName(fd, name);
       if (names.length === 0 && !follow) return await work({ parent: fd, name, guard });
-      const found = openIfThere(fd, name, names.length === 0);
+      const found = openIfThere(
+        fd,
+        name,
+        links === 0 ? wanted.slice(0, -names.length) : [],
+        names.length === 0,
+      );
       if (found === undefined) return await work({ parent: fd, name, guard });
       /** @type {number | undefined} */
       let next;
@@ -74,15 +80,20 @@ function openRoot() {
 /**
  * @param {number} parent
  * @param {string} name
+ * @param {string[]} reached The names up to it; none where the path has led elsewhere.
  * @param {boolean} isLast Whether what is not there is for others to find out.
  */
-function openIfThere(parent, name, isLast) {
+function openIfThere(parent, name, reached, isLast) {
   try {
     // A link's text may go up; what is no directory cannot be up.
     return name === ".." ? openSync(at(parent, name), O_PATH | O_DIRECTORY) : openPlace(parent, name);
   } catch (error) {
-    if (isLast && hasCode(error, "ENOENT")) return undefined;
-    throw error;
+    if (!hasCode(error, "ENOENT")) throw error;
+    if (isLast) return undefined;
+    // Who names a file wants to know which of its directories is missing.
+    throw reached.length === 0
+      ? error
+      : Object.assign(error, { subject: `/${reached.map(spell).join("/")}` });
   }
 }
 
