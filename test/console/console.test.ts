@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { once as nextEvent } from "node:events";
 import { connect } from "node:http2";
 import { join } from "node:path";
+import { setTimeout as wait } from "node:timers/promises";
 import test from "ava";
 import { AppService, type ConsoleOutput } from "../../gen/svc/v1/app_pb.ts";
 import { TokenService } from "../../gen/svc/v1/token_pb.ts";
@@ -14,6 +15,8 @@ import { freePort, writePackage } from "../support/packages.ts";
 import { openConsole, statusOf, type ConsoleRequest, type SocketConsole } from "./support/socket-console.ts";
 
 const nobody = 65534;
+/** How late a client ends its own side: within the moment that the daemon waits for it. */
+const lateMs = 200;
 const rootTest = isRoot ? test : test.skip;
 
 async function installed(daemon: TestDaemon, door: Pick<UserDoor, "client"> = daemon): Promise<void> {
@@ -232,21 +235,30 @@ test("who ends their own side only once they have seen the exit loses nothing, a
   await installed(daemon);
   const grpc = daemon.client(AppService, "grpc");
   const shell = { appId: "web", session: "shell", command: ["sh", "-c", "echo it; exit 3"] };
+  let keptOpen = 0;
   for (let round = 0; round < 10; round++) {
     const outputs: ConsoleOutput[] = [];
     const ended = Promise.withResolvers<undefined>();
     const late = async function* () {
       yield shell;
       await ended.promise;
-      // What closes behind the exit alone is closed by now.
-      await new Promise((resolve) => setTimeout(resolve, 100));
     };
-    for await (const output of grpc.attachConsole(late())) {
-      outputs.push(output);
-      if (output.output.case === "exit") ended.resolve(undefined);
+    const reading = grpc.attachConsole(late())[Symbol.asyncIterator]();
+    for (;;) {
+      const next = await reading.next();
+      if (next.done === true) break;
+      outputs.push(next.value);
+      if (next.value.output.case === "exit") break;
     }
+    const closed = reading.next();
+    const isOpen = await Promise.race([closed.then(() => false), wait(lateMs).then(() => true)]);
+    if (isOpen) keptOpen++;
+    ended.resolve(undefined);
+    t.like(await closed, { done: true });
     t.like(outputs.at(-1)?.output, { case: "exit", value: { code: 3 } });
   }
+  // Each time, on a machine where nobody waits for the processor.
+  t.true(keptOpen > 0, "closed behind the exit, with the client's side open");
   const left = new AbortController();
   const never = async function* () {
     yield shell;

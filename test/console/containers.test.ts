@@ -1,5 +1,6 @@
 /** Terminals inside of containers. */
 import assert from "node:assert/strict";
+import { createHash, randomBytes } from "node:crypto";
 import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import test from "ava";
@@ -118,6 +119,18 @@ dockerTest(
     t.is(through.text, `${sent}not a tty\n`);
     t.is(through.errorText, "oops\n");
     t.like(through.outputs.at(-1)?.output, { case: "exit", value: { code: 8 } });
+
+    const pasted = randomBytes(375_000).toString("base64url").repeat(2);
+    const piece = 62_500;
+    const pieces = Array.from({ length: pasted.length / piece }, (_, at) =>
+      pasted.slice(at * piece).slice(0, piece),
+    );
+    const script = `stty raw -echo; echo ready; head -c ${pasted.length} | md5sum; exit 5`;
+    const pasting = pieces.map((each) => [/ready/, each] as const);
+    const taken = await talk(user, { ...shell, command: ["sh", "-c", script] }, pasting);
+    t.is(pasted.length, 1_000_000);
+    t.true(taken.text.includes(createHash("md5").update(pasted).digest("hex")), taken.text.slice(-200));
+    t.like(taken.outputs.at(-1)?.output, { case: "exit", value: { code: 5 } });
 
     const attached = await talk(user, { appId: "shown", session: "attach" }, []);
     t.regex(attached.text, /console of shown/);

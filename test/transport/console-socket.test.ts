@@ -7,6 +7,7 @@ import WebSocket, { WebSocketServer } from "ws";
 import { ConsoleSocket } from "../../src/transport/console-socket.ts";
 
 const intervalMs = 50;
+const patienceMs = 20_000;
 
 async function connected(autoPong: boolean) {
   const http = createServer().listen(0, "127.0.0.1");
@@ -24,7 +25,7 @@ async function connected(autoPong: boolean) {
 
 test("who answers no sign of life is gone", async (t) => {
   using pair = await connected(false);
-  const closed = once(pair.client, "close");
+  const closed = once(pair.client, "close", { signal: AbortSignal.timeout(patienceMs) });
   const { gone } = new ConsoleSocket(pair.socket, intervalMs);
   let pings = 0;
   pair.client.on("ping", () => pings++);

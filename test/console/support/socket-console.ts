@@ -28,6 +28,8 @@ export interface ConsoleRequest {
   readonly token: string;
   readonly tokenIn?: "query" | "protocols";
   readonly headers?: Readonly<Record<string, string>>;
+  /** Of what was shown, the last characters; absent: all. */
+  readonly keptChars?: number;
 }
 
 export function connectConsole(door: Door, request: ConsoleRequest): WebSocket {
@@ -45,11 +47,14 @@ export function connectConsole(door: Door, request: ConsoleRequest): WebSocket {
 /** @throws Error with the status of the refusal */
 export async function openConsole(door: Door, request: ConsoleRequest): Promise<SocketConsole> {
   const socket = connectConsole(door, request);
+  const { keptChars } = request;
   let shown = "";
   const said: Record<string, unknown>[] = [];
   socket.on("message", (data: Buffer, isBinary) => {
-    if (isBinary) shown += data.toString("utf8");
-    else said.push(JSON.parse(data.toString("utf8")) as Record<string, unknown>);
+    if (isBinary) {
+      shown += data.toString("utf8");
+      if (keptChars !== undefined) shown = shown.slice(-keptChars);
+    } else said.push(JSON.parse(data.toString("utf8")) as Record<string, unknown>);
   });
   const closed = once(socket, "close").then(([code]) => code as number);
   closed.catch(() => undefined);
