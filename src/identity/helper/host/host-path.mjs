@@ -88,7 +88,7 @@ function openIfThere(parent, name, reached, isLast) {
     // A link's text may go up; what is no directory cannot be up.
     return name === ".." ? openSync(at(parent, name), O_PATH | O_DIRECTORY) : openPlace(parent, name);
   } catch (error) {
-    if (!hasCode(error, "ENOENT")) throw error;
+    if (!(error instanceof Error && hasCode(error, "ENOENT"))) throw error;
     if (isLast) return undefined;
     // Who names a file wants to know which of its directories is missing.
     throw reached.length === 0
