@@ -4,16 +4,18 @@ import { revisionOf, type AppRuntime } from "../runtimes/runtime.ts";
 import type { AppRecord } from "./app-record.ts";
 import type { AppBackupStates } from "./app-views.ts";
 import type { AppCaller, AppRegistry } from "./app-registry.ts";
+import type { FoundUpdates } from "./found-updates.ts";
 
 export interface AppCountersOptions {
   registry: AppRegistry;
   runtimes: readonly AppRuntime[];
   backups: AppBackupStates;
+  updates: Pick<FoundUpdates, "revision" | "of">;
   stateOf: (app: AppRecord) => AppState;
 }
 
 /** Frozen, and the same object for as long as nothing has changed. */
-export type AppCounts = Readonly<Record<"total" | "backupsOverdue" | Counter, number>>;
+export type AppCounts = Readonly<Record<"total" | "backupsOverdue" | "outdated" | Counter, number>>;
 
 type Counter = "running" | "stopped" | "failed" | "busy" | "unknown";
 
@@ -27,6 +29,7 @@ export class AppCounters {
   #registryRevision = -1;
   #runtimeRevision = -1;
   #backupsRevision = -1;
+  #updatesRevision = -1;
 
   constructor(options: AppCountersOptions) {
     this.#options = options;
@@ -57,27 +60,32 @@ export class AppCounters {
   }
 
   #forgetOld(): void {
-    const { registry, runtimes, backups } = this.#options;
+    const { registry, runtimes, backups, updates } = this.#options;
     const registryRevision = registry.revision;
     const runtimeRevision = revisionOf(runtimes);
     const backupsRevision = backups.revision;
+    const updatesRevision = updates.revision;
     const isCurrent =
       registryRevision === this.#registryRevision &&
       runtimeRevision === this.#runtimeRevision &&
-      backupsRevision === this.#backupsRevision;
+      backupsRevision === this.#backupsRevision &&
+      updatesRevision === this.#updatesRevision;
     if (isCurrent) return;
     this.#counts.clear();
     this.#backupsRevision = backupsRevision;
+    this.#updatesRevision = updatesRevision;
     this.#registryRevision = registryRevision;
     this.#runtimeRevision = runtimeRevision;
   }
 
   #count(apps: readonly AppRecord[]): AppCounts {
-    const counts = { total: 0, running: 0, stopped: 0, failed: 0, busy: 0, unknown: 0, backupsOverdue: 0 };
+    const states = { running: 0, stopped: 0, failed: 0, busy: 0, unknown: 0 };
+    const counts = { total: 0, ...states, backupsOverdue: 0, outdated: 0 };
     for (const app of apps) {
       counts.total++;
       counts[counterOf[this.#options.stateOf(app)]]++;
       if (this.#options.backups.of(app)?.overdue === true) counts.backupsOverdue++;
+      if (this.#options.updates.of(app) !== undefined) counts.outdated++;
     }
     return Object.freeze(counts);
   }

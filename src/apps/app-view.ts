@@ -30,13 +30,16 @@ export interface ViewParts {
   backups: AppBackupState | undefined;
   /** When the daemon starts it by itself; absent when it does not. */
   dueStartAtMs: number | undefined;
+  /** Absent where nothing newer was found. */
+  availableVersion: string | undefined;
   limits: readonly RuntimeLimit[];
   ownerName: string;
   directory: string;
 }
 
 export function viewApp(parts: ViewParts): AppView {
-  const { app, operation, status, backups, dueStartAtMs, limits, ownerName, directory } = parts;
+  const { app, operation, status, backups, dueStartAtMs, availableVersion, limits, ownerName, directory } =
+    parts;
   const { manifest } = app;
   const { state, reason } = stateOf(app, operation, status);
   const isRunning = isUp(state);
@@ -88,6 +91,7 @@ export function viewApp(parts: ViewParts): AppView {
       ...task,
       since: timestampFromMs(sinceMs),
     })),
+    ...(availableVersion !== undefined && { availableVersion }),
   };
 }
 

@@ -14,6 +14,7 @@ import { revisionOf, type AppRuntime, type RunnableApp, type RuntimeStatus } fro
 import type { AppPaths } from "./app-paths.ts";
 import type { AppRecord } from "./app-record.ts";
 import type { AppCaller, AppRegistry } from "./app-registry.ts";
+import type { FoundUpdates } from "./found-updates.ts";
 import { viewApp, type AppBackupState } from "./app-view.ts";
 import type { Operation } from "./operations.ts";
 import { decodePageToken, encodePageToken } from "./page-token.ts";
@@ -26,6 +27,7 @@ export interface AppViewsOptions {
   paths: AppPaths;
   backups: AppBackupStates;
   dueStarts: AppDueStarts;
+  updates: Pick<FoundUpdates, "revision" | "of">;
   /** The name of a uid; empty when the host has none. */
   userName: (uid: number) => Promise<string>;
 }
@@ -58,6 +60,7 @@ interface MadeView {
   readonly ownerName: string;
   readonly backups: AppBackupState | undefined;
   readonly dueStartAtMs: number | undefined;
+  readonly availableVersion: string | undefined;
   readonly view: App;
 }
 
@@ -66,6 +69,7 @@ interface Selection {
   readonly registryRevision: number;
   readonly backupsRevision: number;
   readonly dueStartsRevision: number;
+  readonly updatesRevision: number;
   readonly apps: readonly AppRecord[];
   /** Of these apps, each once. */
   readonly ownerUids: readonly number[];
@@ -124,6 +128,7 @@ export class AppViews {
     const registryRevision = registry.revision;
     const backupsRevision = this.#options.backups.revision;
     const dueStartsRevision = this.#options.dueStarts.revision;
+    const updatesRevision = this.#options.updates.revision;
     const after = decodePageToken(pageToken);
     const visible = registry.visible(caller);
     const rest = after === "" ? visible : visible.filter((app) => app.id > after);
@@ -131,7 +136,8 @@ export class AppViews {
     const last = apps.at(-1);
     const nextPageToken = last === undefined || apps.length === rest.length ? "" : encodePageToken(last.id);
     const ownerUids = [...new Set(apps.map((app) => app.ownerUid))];
-    return { registryRevision, backupsRevision, dueStartsRevision, apps, ownerUids, nextPageToken };
+    const revisions = { registryRevision, backupsRevision, dueStartsRevision, updatesRevision };
+    return { ...revisions, apps, ownerUids, nextPageToken };
   }
 
   /** @param made the page before: where nothing but statuses can have changed since, they alone are looked at */
@@ -159,12 +165,14 @@ export class AppViews {
     const status = runtime.status(app.id);
     const backups = this.#options.backups.of(app);
     const dueStartAtMs = this.#options.dueStarts.atMs(app.id);
+    const availableVersion = this.#options.updates.of(app);
     const made = this.#views.get(app);
     const isCurrent =
       made?.operation === operation &&
       made?.status === status &&
       made?.backups === backups &&
       made?.dueStartAtMs === dueStartAtMs &&
+      made?.availableVersion === availableVersion &&
       made?.ownerName === ownerName;
     if (made !== undefined && isCurrent) return made.view;
     const parts = {
@@ -173,12 +181,13 @@ export class AppViews {
       status,
       backups,
       dueStartAtMs,
+      availableVersion,
       limits: runtime.limits(runnable(app)),
       ownerName,
       directory: paths.appDir(app.id),
     };
     const view = cacheable(create(AppSchema, viewApp(parts)));
-    this.#views.set(app, { operation, status, backups, dueStartAtMs, ownerName, view });
+    this.#views.set(app, { operation, status, backups, dueStartAtMs, availableVersion, ownerName, view });
     return view;
   }
 
@@ -193,12 +202,14 @@ export class AppViews {
     return this.#hasSameRecords(made) && made.runtimeRevision === revisionOf(this.#options.runtimes);
   }
 
-  #hasSameRecords({ registryRevision, backupsRevision, dueStartsRevision }: Selection): boolean {
-    const { registry, backups, dueStarts } = this.#options;
+  #hasSameRecords(selection: Selection): boolean {
+    const { registryRevision, backupsRevision, dueStartsRevision, updatesRevision } = selection;
+    const { registry, backups, dueStarts, updates } = this.#options;
     return (
       registryRevision === registry.revision &&
       backupsRevision === backups.revision &&
-      dueStartsRevision === dueStarts.revision
+      dueStartsRevision === dueStarts.revision &&
+      updatesRevision === updates.revision
     );
   }
 

@@ -42,6 +42,7 @@ import type { Log } from "../lib/log.ts";
 import type { AppsContext } from "./apps-context.ts";
 import { Cloner, type CloneRequest, type CloneResult } from "./clone.ts";
 import { awaitUp } from "./coming-up.ts";
+import type { FoundUpdates } from "./found-updates.ts";
 import { FreePorts } from "./free-ports.ts";
 import { Installer, type InstallRequest } from "./install.ts";
 import { InstallTurns, type InstallBounds } from "./install-turns.ts";
@@ -81,6 +82,7 @@ export interface AppsOptions {
   runUidOf: (ownerUid: number) => Promise<number>;
   limits: InstallBounds & { maxAppsPerUser: number };
   backups: AppBackupStates;
+  updates: Pick<FoundUpdates, "revision" | "of">;
   /** Makes a backup of an app. */
   backUp: (app: AppRecord, caller: AppCaller, work: WorkOptions) => Promise<void>;
   /** Whether an upgrade that does not say takes a backup first. */
@@ -195,11 +197,13 @@ export class Apps implements AsyncDisposable {
     this.#views = new AppViews({
       ...shared,
       backups: options.backups,
+      updates: options.updates,
       dueStarts: this.#wanted.dueStarts,
     });
     this.#counters = new AppCounters({
       ...shared,
       backups: options.backups,
+      updates: options.updates,
       stateOf: (app) => this.#stateOf(app),
     });
   }

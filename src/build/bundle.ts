@@ -45,6 +45,10 @@ const versionCheck =
 const programs = ["identity/**/*.{mjs,sh}", "runtimes/process/**/*.mjs", "lib/**/*.mjs"];
 /** Files that modules read from beside themselves, which for all of them is the bundle's directory. */
 const assets = ["src/**/*.schema.json", "openapi/openapi.json"];
+/** The index that comes with svc, and its packages. */
+const packageIndex = ["examples/index.yaml", "examples/*/**"];
+/** What is beside them for the tour of a checkout alone. */
+const ofTheTour = /^examples\/(?:try|releases)\//;
 /** The API page and what it is made of, with the licences. */
 const docs = [
   "src/transport/pages/*",
@@ -104,6 +108,10 @@ for await (const unit of glob("packaging/**/svc.{service,socket}", { cwd: root }
   await copy(join(root, unit), unit);
 for await (const guide of glob("docs/**/*.md", { cwd: root }))
   await copy(join(root, guide), guide.replace("docs/", "guide/"));
+for await (const entry of glob(packageIndex, { cwd: root, withFileTypes: true })) {
+  const file = relative(root, join(entry.parentPath, entry.name));
+  if (entry.isFile() && !ofTheTour.test(file)) await copy(join(root, file), file);
+}
 const copied: string[] = [];
 for await (const file of glob(docs, { cwd: root })) {
   await copy(join(root, file), join("docs", basename(file)));

@@ -24,6 +24,8 @@ import { addNodeCommand } from "./commands/node.ts";
 import { addPackageCommand } from "./commands/package.ts";
 import { addPortsCommand } from "./commands/ports.ts";
 import { addRebootCommand } from "./commands/reboot.ts";
+import { addOutdatedCommand } from "./commands/outdated.ts";
+import { addSearchCommand } from "./commands/search.ts";
 import { addSetupCommand } from "./commands/setup.ts";
 import { addScheduleCommand } from "./commands/schedule/schedule.ts";
 import { addSourceCommand } from "./commands/source.ts";
@@ -46,7 +48,9 @@ type AddCommand = (program: Command, run: RunCommand, runDaemon: RunDaemon) => v
 const commands: Readonly<Record<string, AddCommand>> = {
   ls: addLsCommand,
   status: addStatusCommand,
+  search: addSearchCommand,
   install: addInstallCommand,
+  outdated: addOutdatedCommand,
   upgrade: addUpgradeCommand,
   app: addAppCommand,
   disk: addDiskCommand,

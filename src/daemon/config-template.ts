@@ -31,6 +31,7 @@ export function configTemplate(file: string, environment: PathEnvironment): stri
         apps.backUpBeforeUpgrade,
         "Whether an upgrade that does not say takes a backup first.",
       ],
+      ["check_updates", apps.checkUpdates, "Whether it is looked once a day for newer versions of apps."],
       ["path", apps.path, "Where apps and their build steps find programs."],
       [
         "build_env",

@@ -50,6 +50,8 @@ export interface Config {
     readonly rootRunsAs: string | undefined;
     /** Whether an upgrade that does not say takes a backup first. Default false. */
     readonly backUpBeforeUpgrade: boolean;
+    /** Whether it is looked once a day for newer versions of apps. Default true. */
+    readonly checkUpdates: boolean;
     /**
      * Directories in which apps and their build steps find programs. Default: in system mode the usual system
      * directories, in user mode the PATH of the daemon.
@@ -177,6 +179,7 @@ export function parseConfig(
     apps: {
       rootRunsAs: apps.string("root_runs_as"),
       backUpBeforeUpgrade: apps.boolean("backup_before_upgrade") ?? false,
+      checkUpdates: apps.boolean("check_updates") ?? true,
       path: apps.directories("path") ?? defaultSearchPath(environment),
       buildEnv: apps.environment("build_env") ?? defaultBuildEnv(environment),
     },

@@ -10,6 +10,8 @@ import { AlertStore } from "../alerts/alert-store.ts";
 import { Alerts } from "../alerts/alerts.ts";
 import { createNotifier } from "../alerts/notifier.ts";
 import { AppHistory } from "../apps/app-history.ts";
+import { AppUpdates } from "../apps/app-updates.ts";
+import { FoundUpdates } from "../apps/found-updates.ts";
 import { Apps } from "../apps/apps.ts";
 import { BackupStates } from "../backups/backup-states.ts";
 import { Age } from "../backups/age/age.ts";
@@ -101,6 +103,8 @@ export interface DaemonContext extends AsyncDisposable {
   readonly hostMetrics: HostMetrics;
   /** Likewise. */
   readonly appHistory: AppHistory;
+  /** Likewise, to look once a day. */
+  readonly updates: AppUpdates;
   readonly alerts: Alerts;
   readonly configReload: ConfigReload;
   /** To be started where somebody may follow. */
@@ -174,7 +178,7 @@ export async function createContext(options: ContextOptions): Promise<DaemonCont
     }),
   );
   const settings = resources.use(createSettingsValidator({ threadUrl: programs.settingsThread }));
-  const sources = new SourceList(config.sources, store);
+  const sources = new SourceList(config.sources, store, programs.packages);
   const credentials = new Credentials({ store, now, maxPerUser: config.limits.maxCredentialsPerUser });
   const packages = createPackageResolver({
     sources: () => sources.all(),
@@ -217,6 +221,7 @@ export async function createContext(options: ContextOptions): Promise<DaemonCont
   );
   const zones = new Zones();
   const backupStates = resources.use(new BackupStates({ store, zones, clock }));
+  const found = new FoundUpdates();
   const apps = resources.use(
     new Apps({
       store,
@@ -235,12 +240,14 @@ export async function createContext(options: ContextOptions): Promise<DaemonCont
       runUidOf: (ownerUid) => runUidOf(ownerUid, config, users),
       limits: config.limits,
       backups: backupStates,
+      updates: found,
       backUp: (app, caller, work) => backups.makeOne(app, caller, work),
       backUpBeforeUpgrade: () => live.backUpBeforeUpgrade,
       now,
       log,
     }),
   );
+  const updates = resources.use(new AppUpdates({ apps, packages, found, clock, log }));
   const docker = new DockerHost({ ...containers, apps });
   const events = resources.use(
     new NodeEvents({
@@ -384,7 +391,7 @@ export async function createContext(options: ContextOptions): Promise<DaemonCont
     tokens,
     consoleTokens,
     consoles,
-    sources,
+    ...{ sources, updates },
     credentials,
     docker,
     events: events.log,
@@ -426,6 +433,7 @@ export async function createContext(options: ContextOptions): Promise<DaemonCont
     scheduler,
     hostMetrics,
     appHistory,
+    updates,
     alerts,
     configReload,
     events,

@@ -91,6 +91,7 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
   await context.scheduler.start();
   context.hostMetrics.start();
   context.appHistory.start();
+  if (config.apps.checkUpdates) context.updates.start();
   context.alerts.start();
   context.events.start();
   const exposure = exposureWarning(config);

@@ -1,4 +1,4 @@
-/** The programs and threads that svc starts from files of their own. */
+/** The programs and threads that svc starts from files of their own, and the packages that come with it. */
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 
@@ -17,20 +17,23 @@ export interface Programs {
   readonly ageThread: URL;
   /** The thread that talks to S3 servers. */
   readonly s3Worker: URL;
+  /** Absolute path of the directory with the index of packages that comes with svc. */
+  readonly packages: string;
 }
 
 /** Where they lie when svc runs from its sources: in their folders of `src/`. */
 export function sourcePrograms(): Programs {
-  return programsIn(join(import.meta.dirname, ".."), "ts");
+  const dir = join(import.meta.dirname, "..");
+  return { ...programsIn(dir, "ts"), packages: join(dir, "../examples") };
 }
 
 /** Where they lie beside a bundle: in folders of the same names. */
 export function bundledPrograms(): Programs {
-  return programsIn(import.meta.dirname, "js");
+  return { ...programsIn(import.meta.dirname, "js"), packages: join(import.meta.dirname, "examples") };
 }
 
 /** @param extension of the threads' files: those are compiled, the programs are not */
-function programsIn(dir: string, extension: "ts" | "js"): Programs {
+function programsIn(dir: string, extension: "ts" | "js"): Omit<Programs, "packages"> {
   return {
     identityHelper: join(dir, "identity", "helper.mjs"),
     supervisor: join(dir, "runtimes", "process", "supervisor.mjs"),

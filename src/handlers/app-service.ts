@@ -5,6 +5,7 @@ import { timestampFromMs, timestampMs, ValueSchema } from "@bufbuild/protobuf/wk
 import type { AppPlacement, AppService, InstallAppRequest } from "../../gen/svc/v1/app_pb.ts";
 import type { ExportAppRequestTo, IssueConsoleTokenRequestSession } from "../../gen/svc/v1/words.ts";
 import type { AppHistory } from "../apps/app-history.ts";
+import type { AppUpdate, AppUpdates } from "../apps/app-updates.ts";
 import type { Apps } from "../apps/apps.ts";
 import type { InstallRequest } from "../apps/install.ts";
 import type { UpgradeResult } from "../apps/upgrade.ts";
@@ -26,6 +27,7 @@ const defaultHistory = 360;
 export function createAppService(
   apps: Apps,
   history: AppHistory,
+  updates: Pick<AppUpdates, "look">,
   consoleTokens: ConsoleTokens<UserContext>,
   schedules: Pick<Schedules, "actingOn">,
   consoles: Consoles,
@@ -59,6 +61,10 @@ export function createAppService(
     repullApp: ({ id }, context) => apps.repull(id, userOf(context), { signal: context.signal }),
 
     listAppPorts: async ({ id }, context) => ({ ports: await apps.ports(id, userOf(context)) }),
+
+    listUpdates: async (_request, context) => ({
+      updates: (await updates.look(userOf(context), context.signal)).map(updateMessage),
+    }),
 
     upgradeApp: async ({ id, ...request }, context) =>
       upgradeResponse(await apps.upgrade(id, request, userOf(context), { signal: context.signal })),
@@ -173,6 +179,14 @@ function installRequest(request: InstallAppRequest): InstallRequest {
 function placementOf(placement: AppPlacement | undefined): Placement | null {
   if (placement?.on !== "swarm") return null;
   return { replicas: placement.replicas ?? 1, ports: placement.ports === "mesh" ? "mesh" : "host" };
+}
+
+function updateMessage({ id, version, availableVersion, outdatedImages, problem }: AppUpdate) {
+  return {
+    ...{ id, version, outdatedImages: [...outdatedImages] },
+    ...(availableVersion !== undefined && { availableVersion }),
+    ...(problem !== undefined && { problem }),
+  };
 }
 
 function upgradeResponse({ id, upToDate, from, to, restarted }: UpgradeResult) {

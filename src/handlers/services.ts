@@ -16,6 +16,7 @@ import { SystemService } from "../../gen/svc/v1/system_pb.ts";
 import { TokenService } from "../../gen/svc/v1/token_pb.ts";
 import type { Alerts } from "../alerts/alerts.ts";
 import type { AppHistory } from "../apps/app-history.ts";
+import type { AppUpdates } from "../apps/app-updates.ts";
 import type { Apps } from "../apps/apps.ts";
 import type { AuditReader } from "../audit/audit-reader.ts";
 import type { Backups } from "../backups/backups.ts";
@@ -70,6 +71,7 @@ export interface Domain {
   files: Files;
   hostMetrics: HostMetrics;
   appHistory: AppHistory;
+  updates: AppUpdates;
   alerts: Alerts;
   configReload: ConfigReload;
   processes: HostProcesses;
@@ -96,7 +98,10 @@ export function bindServices(domain: Domain): BoundService[] {
   } = domain;
   const { hostMetrics, alerts, appHistory, configReload, processes, signals, reboot } = domain;
   return [
-    implement(AppService, createAppService(apps, appHistory, consoleTokens, schedules, consoles)),
+    implement(
+      AppService,
+      createAppService(apps, appHistory, domain.updates, consoleTokens, schedules, consoles),
+    ),
     implement(AuditService, createAuditService(audit)),
     implement(BackupService, createBackupService(backups)),
     implement(CredentialService, createCredentialService(credentials)),

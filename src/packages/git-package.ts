@@ -1,6 +1,7 @@
 /** A package in a git repository. */
 import type { Identities } from "../identity/identities.ts";
 import type { GitCheckout } from "./git-repositories.ts";
+import type { Revision } from "./git-refs.ts";
 import type { GitUrl } from "./git-url.ts";
 import { collectLicenses, maxLicenseBytes } from "./licenses.ts";
 import { maxManifestBytes } from "./manifest-parser.ts";
@@ -12,6 +13,11 @@ import type { PackageWork } from "./package-work.ts";
 
 /** Hex digits of a commit that make a version. */
 const shortCommit = 12;
+
+/** What a revision is called: its tag, else its short commit. */
+export function versionOf({ tag, commit }: Revision): string {
+  return tag === "" ? commit.slice(0, shortCommit) : tag;
+}
 
 export class GitPackages {
   readonly #identities: Identities;
@@ -51,7 +57,7 @@ export class GitPackages {
         commit,
         ...(directory !== undefined && { directory }),
       },
-      version: tag === "" ? commit.slice(0, shortCommit) : tag,
+      version: versionOf(checkout.revision),
       licenses,
       async exportTo(uid, root, path, work = {}) {
         const identity = await identities.as(uid);

@@ -2,7 +2,7 @@
 import { invalidField, SvcError } from "../errors.ts";
 import type { Identities } from "../identity/identities.ts";
 import { openDirectory } from "./directory-package.ts";
-import { GitPackages } from "./git-package.ts";
+import { GitPackages, versionOf } from "./git-package.ts";
 import type { GitRepositories } from "./git-repositories.ts";
 import { isNewerTag, pickRevision } from "./git-refs.ts";
 import type { RemoteRefs, Revision } from "./git-refs.ts";
@@ -106,6 +106,19 @@ export class PackageResolver {
     );
   }
 
+  /** What an upgrade of an app with this origin would go to; undefined where nothing is newer, and of a directory. */
+  async newerVersion(
+    origin: PackageOrigin,
+    caller: PackageCaller,
+    work: PackageWork = {},
+  ): Promise<string | undefined> {
+    if (origin.kind === "directory") return undefined;
+    const refs = await this.#parts.git.open(storedUrl(origin), caller.uid).listRefs(work);
+    const revision =
+      origin.directory === undefined ? upgradeRevision(refs, origin, "") : trackedRevision(refs, origin.url);
+    return revision.commit === origin.commit ? undefined : versionOf(revision);
+  }
+
   async #fromGit(
     place: { gitUrl: GitUrl; source: string },
     wish: RevisionWish,
@@ -116,15 +129,13 @@ export class PackageResolver {
     return this.#gitPackages.open(await repository.checkout(wish, work), place, work);
   }
 
-  /** A package in a directory of a source's own repository has no tags of its own: the default branch is tracked. */
   async #gitDirectory(
     place: { gitUrl: GitUrl; source: string; directory: string },
     caller: PackageCaller,
     work: PackageWork,
   ): Promise<ResolvedPackage> {
     const repository = this.#parts.git.open(place.gitUrl, caller.uid);
-    const { newestTag: _, ...refs } = await repository.listRefs(work);
-    const revision = pickRevision({ ...refs, tags: new Map() }, {}, repository.url);
+    const revision = trackedRevision(await repository.listRefs(work), repository.url);
     const checkout = await repository.checkoutRevision(revision, work, place.directory);
     return this.#gitPackages.open(checkout, place, work);
   }
@@ -155,6 +166,11 @@ function upgradeRevision(refs: RemoteRefs, { url, branch, tag }: PackageOrigin, 
   const stays =
     tag !== "" && refs.tags.has(tag) && (newestTag === undefined || isNewerTag(tag, newestTag) === true);
   return pickRevision(refs, stays ? { tag } : {}, url);
+}
+
+/** A package in a directory of a source's own repository has no tags of its own: the default branch is tracked. */
+function trackedRevision({ newestTag: _, ...refs }: RemoteRefs, url: string): Revision {
+  return pickRevision({ ...refs, tags: new Map() }, {}, url);
 }
 
 function storedUrl({ url }: PackageOrigin): GitUrl {

@@ -3,6 +3,8 @@ import { readFile } from "node:fs/promises";
 import type { ValidateFunction } from "ajv";
 import { parseGitUrl } from "./git-url.ts";
 import type { GitUrl } from "./git-url.ts";
+import type { Permission } from "./manifest-document.ts";
+import { parseSize } from "./quantities.ts";
 import { compileSchema, schemaProblems } from "./schema-problems.ts";
 import type { Problem } from "./yaml-document.ts";
 
@@ -22,6 +24,13 @@ export interface IndexedPackage {
   /** Display name; the id when the index has none. */
   name: string;
   summary: string;
+  /** What the index says beside that, each empty where it says nothing. */
+  homepage: string;
+  license: string;
+  runtime: string;
+  permissions: readonly Permission[];
+  tags: readonly string[];
+  sizeBytes: number | undefined;
   place: IndexedPlace;
 }
 
@@ -32,7 +41,14 @@ export interface SourceIndex {
 export type IndexResult = { index: SourceIndex } | { problems: Problem[] };
 
 interface IndexDocument {
-  packages: Record<string, { repo?: string; directory?: string; name?: string; summary?: string }>;
+  packages: Record<
+    string,
+    Partial<Omit<IndexedPackage, "id" | "place" | "sizeBytes">> & {
+      repo?: string;
+      directory?: string;
+      size?: string;
+    }
+  >;
 }
 
 export interface IndexParser {
@@ -60,11 +76,29 @@ export function createIndexParser(): IndexParser {
         const place = placeOf(entry);
         if ("problem" in place)
           problems.push({ line: document.lineOf(["packages", id]), message: `${id}: ${place.problem}` });
-        else packages.push({ id, name: entry.name ?? id, summary: entry.summary ?? "", place });
+        else packages.push(readEntry(id, entry, place));
       }
       return problems.length > 0 ? { problems } : { index: { packages } };
     },
   };
+}
+
+function readEntry(
+  id: string,
+  {
+    name = id,
+    summary = "",
+    homepage = "",
+    license = "",
+    runtime = "",
+    permissions = [],
+    tags = [],
+    size,
+  }: IndexDocument["packages"][string],
+  place: IndexedPlace,
+): IndexedPackage {
+  const sizeBytes = size === undefined ? undefined : parseSize(size);
+  return { id, name, summary, homepage, license, runtime, permissions, tags, sizeBytes, place };
 }
 
 async function loadSchema(): Promise<ValidateFunction> {

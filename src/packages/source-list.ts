@@ -1,10 +1,13 @@
-/** The sources that there are: those of the configuration file, and those that were added later. */
+/** The sources that there are: that of svc itself, those of the configuration file, and those that were added later. */
 import { isAbsolute } from "node:path";
 import { SvcError, invalidField, notFound } from "../errors.ts";
 import type { Store } from "../store/store.ts";
 import { isIndexUrl } from "./fetch-index.ts";
 import { parseGitUrl, redactUrls } from "./git-url.ts";
 import type { SourceConfig } from "./source-config.ts";
+
+/** What the source is called that comes with svc. */
+const shippedName = "svc";
 
 /** A source as people see it. */
 export interface SourceView {
@@ -13,15 +16,20 @@ export interface SourceView {
   url: string;
   /** Whether it is in the configuration file, and can only be changed there. */
   configured: boolean;
+  /** Whether it comes with svc. */
+  shipped: boolean;
 }
 
 export class SourceList {
   #configured: readonly SourceConfig[];
   readonly #store: Store;
+  readonly #shipped: SourceConfig;
 
-  constructor(configured: readonly SourceConfig[], store: Store) {
+  /** @param shippedDir where the index lies that comes with svc */
+  constructor(configured: readonly SourceConfig[], store: Store, shippedDir: string) {
     this.#configured = configured;
     this.#store = store;
+    this.#shipped = { name: shippedName, url: shippedDir, shipped: true };
   }
 
   /** Takes over what the configuration file says now. */
@@ -29,17 +37,16 @@ export class SourceList {
     this.#configured = configured;
   }
 
-  /** All of them, by name; the configuration file's win over added ones that have their name. */
+  /** All of them, by name. Of one name the configuration file's goes before an added one, and that before what comes with svc. */
   all(): SourceConfig[] {
-    const names = new Set(this.#configured.map(({ name }) => name));
-    const added = this.#store.all<{ name: string; url: string }>("SELECT name, url FROM sources");
-    return [...this.#configured, ...added.filter(({ name }) => !names.has(name))].toSorted((a, b) =>
-      a.name < b.name ? -1 : 1,
-    );
+    const added = this.#store.all<SourceConfig>("SELECT name, url FROM sources");
+    const byName = new Map<string, SourceConfig>();
+    for (const source of [this.#shipped, ...added, ...this.#configured]) byName.set(source.name, source);
+    return [...byName.values()].toSorted((a, b) => (a.name < b.name ? -1 : 1));
   }
 
   views(): SourceView[] {
-    return this.all().map(({ name, url }) => this.#view({ name, url }));
+    return this.all().map((source) => this.#view(source));
   }
 
   /**
@@ -61,9 +68,15 @@ export class SourceList {
     return this.#view(source);
   }
 
-  /** @throws SvcError `not_found`; `not_possible` for one of the configuration file */
+  /** @throws SvcError `not_found`; `not_possible` for one of the configuration file, and for svc's own */
   async remove(name: string): Promise<void> {
     this.#refuseConfigured(name);
+    if (this.all().some((source) => source.name === name && source.shipped === true)) {
+      throw new SvcError(
+        "not_possible",
+        `the source "${name}" comes with svc: add another of that name in its place`,
+      );
+    }
     const [removed] = await this.#store.write(
       [{ sql: "DELETE FROM sources WHERE name = ?", params: [name] }],
       { essential: true },
@@ -80,8 +93,8 @@ export class SourceList {
     return this.#configured.some((source) => source.name === name);
   }
 
-  #view({ name, url }: SourceConfig): SourceView {
-    return { name, url: redactUrls(url), configured: this.#isConfigured(name) };
+  #view({ name, url, shipped = false }: SourceConfig): SourceView {
+    return { name, url: redactUrls(url), configured: this.#isConfigured(name), shipped };
   }
 }
 

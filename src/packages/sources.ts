@@ -8,11 +8,8 @@ import type { PackageWork } from "./package-work.ts";
 import type { SourceConfig } from "./source-config.ts";
 
 /** A package of a source and where it is. */
-export interface ListedPackage {
+export interface ListedPackage extends Omit<IndexedPackage, "place"> {
   source: string;
-  id: string;
-  name: string;
-  summary: string;
   place: ListedPlace;
 }
 
@@ -55,11 +52,15 @@ export class Sources {
   ): Promise<ListedPackage> {
     const searched = this.#choose(source);
     const results = await Promise.all(searched.map(async (config) => this.#search(config, uid, work)));
-    const failures = results.flatMap((result) => ("failure" in result ? [result.failure] : []));
+    // What comes with svc is an offer: nobody has asked for it.
+    const failures = results.flatMap((result, at) =>
+      "failure" in result && searched[at]?.shipped !== true ? [result.failure] : [],
+    );
     const listed = results.flatMap((result) => ("packages" in result ? result.packages : []));
     const byId = listed.filter(({ id }) => id === name);
-    const matches =
-      byId.length > 0 ? byId : listed.filter((entry) => plainName(entry.name) === plainName(name));
+    const matches = this.#preferChosen(
+      byId.length > 0 ? byId : listed.filter((entry) => plainName(entry.name) === plainName(name)),
+    );
     const [match, ...others] = matches;
     if (match === undefined) {
       const [failure] = failures;
@@ -70,7 +71,7 @@ export class Sources {
   }
 
   /**
-   * The packages whose id, name or summary has every one of `words`, by name.
+   * The packages whose id, name, summary and tags together have every one of `words`, by name.
    * @param uid as for {@link find}
    */
   async search(
@@ -84,8 +85,8 @@ export class Sources {
     const wanted = words.map((word) => word.toLowerCase());
     const packages = results
       .flatMap((result) => ("packages" in result ? result.packages : []))
-      .filter(({ id, name, summary }) => {
-        const text = `${id} ${name} ${summary}`.toLowerCase();
+      .filter(({ id, name, summary, tags }) => {
+        const text = [id, name, summary, ...tags].join(" ").toLowerCase();
         return wanted.every((word) => text.includes(word));
       })
       .toSorted((one, other) => one.name.localeCompare(other.name) || (one.source < other.source ? -1 : 1));
@@ -93,6 +94,13 @@ export class Sources {
       "failure" in result ? [{ source: searched[at]?.name ?? "", error: result.failure.message }] : [],
     );
     return { packages, errors };
+  }
+
+  /** What an operator has chosen goes before what comes with svc. */
+  #preferChosen(matches: readonly ListedPackage[]): readonly ListedPackage[] {
+    const ofSvc = this.#options.list().find(({ shipped }) => shipped === true)?.name;
+    const chosen = matches.filter(({ source }) => source !== ofSvc);
+    return chosen.length > 0 ? chosen : matches;
   }
 
   #choose(source: string | undefined): readonly SourceConfig[] {

@@ -2,6 +2,7 @@
 import test from "ava";
 import { AppRegistry } from "../../src/apps/app-registry.ts";
 import { deleteApp, insertApp } from "../../src/apps/app-record.ts";
+import { FoundUpdates } from "../../src/apps/found-updates.ts";
 import { AppCounters } from "../../src/apps/app-counters.ts";
 import { newApp, noBackups, ToldRuntime } from "../support/many-apps.ts";
 import { temporaryStore } from "../store/support/temporary-store.ts";
@@ -19,6 +20,7 @@ test("counts follow the store and the runtimes, and show nobody another's apps",
     registry,
     runtimes: [runtime as never],
     backups: noBackups,
+    updates: new FoundUpdates(),
     stateOf: (app) => runtime.status(app.id)?.state ?? app.state,
   });
   await store.write([insertApp(newApp("one", 1000)), insertApp(newApp("two", 1001))]);

@@ -155,6 +155,7 @@ for (const protocol of protocols) {
         ["examples", true],
         ["main", true],
         ["mine", false],
+        ["svc", false],
       ],
     );
     const found = await sources.searchPackages({ query: " WEB  web", source: "mine" });

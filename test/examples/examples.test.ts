@@ -8,25 +8,34 @@ import { promisify } from "node:util";
 import test from "ava";
 import { parse } from "yaml";
 import { createHelloRepository } from "../../examples/try/hello-repository.ts";
+import { checkIndex } from "../../src/authoring/check.ts";
 import { createManifestParser } from "../../src/packages/manifest-parser.ts";
 import { createSettingsValidator } from "../../src/packages/settings-validator.ts";
 import { freePort } from "../support/packages.ts";
 
 const examples = join(import.meta.dirname, "../../examples");
 const index = parse(await readFile(join(examples, "index.yaml"), "utf8")) as {
-  packages: Record<string, { directory: string }>;
+  packages: Record<string, Record<"directory" | "name" | "runtime", string> & { permissions?: string[] }>;
 };
-const runtimes: Readonly<Record<string, string>> = { whoami: "docker", "whoami-team": "compose" };
 const parser = createManifestParser(createSettingsValidator());
 
-for (const [id, { directory }] of Object.entries(index.packages)) {
-  test(`${id} has a manifest of that id`, async (t) => {
+for (const [id, { directory, name, runtime, permissions = [] }] of Object.entries(index.packages)) {
+  test(`${id} is what the index says of it`, async (t) => {
     const manifest = await parser.parse(await readFile(join(examples, directory, "svc.yaml"), "utf8"));
-    t.is(manifest.id, id);
+    t.like(manifest, { id, name });
     const { kind }: { kind: string } = manifest.runtime;
-    t.is(kind, runtimes[id] ?? "process");
+    t.is(kind, runtime);
+    t.deepEqual(manifest.permissions as readonly string[], permissions);
   });
 }
+
+test("svc finds nothing wrong with the index and its packages", async (t) => {
+  const problems = await checkIndex(
+    examples,
+    new URL("../../src/packages/settings-thread.ts", import.meta.url),
+  );
+  t.deepEqual(problems, []);
+});
 
 test("hello needs no license to be acknowledged, Node-RED does", async (t) => {
   t.false((await readdir(join(examples, "hello"))).includes("LICENSE"));

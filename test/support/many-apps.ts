@@ -2,6 +2,7 @@
 import { createAppPaths } from "../../src/apps/app-paths.ts";
 import type { NewApp } from "../../src/apps/app-record.ts";
 import { AppRegistry } from "../../src/apps/app-registry.ts";
+import { FoundUpdates } from "../../src/apps/found-updates.ts";
 import { AppViews, type AppDueStarts } from "../../src/apps/app-views.ts";
 import type { AppRuntime, RuntimeStatus } from "../../src/runtimes/runtime.ts";
 import type { Store } from "../../src/store/store.ts";
@@ -106,6 +107,7 @@ export function createViews(
     runnable: (app) => app as never,
     paths: createAppPaths("/var/lib/svc"),
     backups: noBackups,
+    updates: new FoundUpdates(),
     dueStarts,
     userName,
   });

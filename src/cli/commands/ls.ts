@@ -18,6 +18,10 @@ export function addLsCommand(parent: Command, run: RunCommand): void {
     .alias("list")
     .description("list the installed apps")
     .option("-w, --watch", "go on until Ctrl-C")
+    .option("--state <state>", "only those in this state, such as running or failed")
+    .option("--runtime <runtime>", "only those that this runs, such as docker")
+    .option("--owner <user>", "only those of this user, by name or number")
+    .option("--outdated", "only those of which something newer was found")
     .option(
       "--all-nodes",
       "of this machine and every node of svc node, each of which has --timeout (default: 10 s)",
@@ -25,9 +29,24 @@ export function addLsCommand(parent: Command, run: RunCommand): void {
     .action(run((context, options: ListOptions) => showApps(context, options)));
 }
 
-export interface ListOptions {
+export interface ListOptions extends Filters {
   readonly watch?: boolean;
   readonly allNodes?: boolean;
+}
+
+interface Filters {
+  readonly state?: string;
+  readonly runtime?: string;
+  readonly owner?: string;
+  readonly outdated?: boolean;
+}
+
+function isMeant({ state, runtime, owner, outdated }: Filters): (app: App) => boolean {
+  return (app) =>
+    (state === undefined || app.state === state.toUpperCase()) &&
+    (runtime === undefined || app.runtime === runtime) &&
+    (owner === undefined || app.owner_name === owner || String(app.owner) === owner) &&
+    (outdated !== true || app.available_version !== undefined);
 }
 
 export async function showApps(context: CommandContext, options: ListOptions = {}): Promise<void> {
@@ -39,10 +58,14 @@ export async function showApps(context: CommandContext, options: ListOptions = {
     const { showAllNodes } = await import("./ls-all-nodes.ts");
     return showAllNodes(context);
   }
-  if (watch) return watchApps(context);
-  const apps = await listAllApps(context);
+  if (watch) return watchApps(context, options);
+  const all = await listAllApps(context);
+  const apps = all.filter(isMeant(options));
   if (context.json) return context.printJson({ apps, next_page_token: "" });
-  const none = "No apps are installed. Install one: svc install SPEC";
+  const none =
+    all.length > 0
+      ? "None of the installed apps is such a one."
+      : "No apps are installed. Find one: svc search; install it: svc install SPEC";
   await context.printTable(appColumns(context.host.now(), apps), apps, none);
   if (quiet) return;
   const overdue = apps.filter(({ backups }) => backups?.overdue === true).map(({ id }) => id);
@@ -51,9 +74,12 @@ export async function showApps(context: CommandContext, options: ListOptions = {
       `warning: backups are overdue of ${escapeControls(overdue.join(", "))}: svc backup policy ID`,
     );
   }
+  const outdated = apps.filter((app) => app.available_version !== undefined).map(({ id }) => id);
+  if (outdated.length > 0)
+    context.note(`There is something newer of ${escapeControls(outdated.join(", "))}: svc outdated`);
 }
 
-async function watchApps(context: CommandContext): Promise<void> {
+async function watchApps(context: CommandContext, filters: Filters): Promise<void> {
   const { LiveTable } = await import("../render/live-table.ts");
   const isTerminal = context.host.stdout.isTTY === true;
   const live = new LiveTable(isTerminal);
@@ -62,7 +88,7 @@ async function watchApps(context: CommandContext): Promise<void> {
   let isConnected = true;
   for (;;) {
     try {
-      const apps = await listAllApps(context);
+      const apps = (await listAllApps(context)).filter(isMeant(filters));
       isConnected = true;
       shown = context.json ? "" : context.table(appColumns(context.host.now(), apps), apps);
       await (context.json ? context.printJsonLine({ apps }) : context.print(live.next(shown)));

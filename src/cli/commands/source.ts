@@ -17,6 +17,16 @@ export function addSourceCommand(parent: Command, run: RunCommand): void {
     .description("list the sources (also: svc source)")
     .action(run(list));
   source
+    .command("show")
+    .description("list the packages of a source, or tell more of one")
+    .argument("<name>", "the source; with /id the package")
+    .action(
+      run(async (context, name: string) => {
+        const { showSource } = await import("./search.ts");
+        return showSource(context, name);
+      }),
+    );
+  source
     .command("add")
     .description("add a source, or give one another URL")
     .argument("<name>", "what source/id and --source call it")
@@ -38,7 +48,10 @@ export function addSourceCommand(parent: Command, run: RunCommand): void {
 const columns: readonly Column<Source>[] = [
   { title: "NAME", value: ({ name }) => name },
   { title: "URL", value: ({ url }) => url },
-  { title: "FROM", value: ({ configured }) => (configured ? "configuration" : "added") },
+  {
+    title: "FROM",
+    value: ({ configured, shipped }) => (configured ? "configuration" : shipped ? "svc" : "added"),
+  },
 ];
 
 async function list(context: CommandContext): Promise<void> {

@@ -10,6 +10,9 @@ export function addStatusCommand(parent: Command, run: RunCommand): void {
   parent.command("status").description("show the daemon and how many apps it runs").action(run(showStatus));
 }
 
+/** Counters of what may be so in any state. */
+const notStates: ReadonlySet<string> = new Set(["total", "backups_overdue", "outdated"]);
+
 export async function showStatus(context: CommandContext): Promise<void> {
   const status = await context.call(calls.getStatus, {});
   if (context.json) return context.printJson(status);
@@ -18,9 +21,10 @@ export async function showStatus(context: CommandContext): Promise<void> {
   const isDaemon = await (await context.client()).outlives();
   const user = caller === undefined ? undefined : caller.user || `uid ${caller.uid}`;
   const counters = Object.entries(apps ?? {})
-    .filter(([name, count]) => name !== "total" && name !== "backups_overdue" && count > 0)
+    .filter(([name, count]) => !notStates.has(name) && count > 0)
     .map(([name, count]) => `${count} ${name}`);
   const overdue = apps?.backups_overdue ?? 0;
+  const outdated = apps?.outdated ?? 0;
   const summary = [`${apps?.total ?? 0} installed`, ...counters].join(", ");
   return context.print(
     renderFields(
@@ -29,6 +33,7 @@ export async function showStatus(context: CommandContext): Promise<void> {
         ["Started", isDaemon ? formatAge(status.started_at, context.host.now()) : undefined],
         ["Apps", summary, (apps?.failed ?? 0) > 0 ? "red" : undefined],
         ["Backups", overdue > 0 ? `${overdue} overdue: svc ls` : undefined, "red"],
+        ["Updates", outdated > 0 ? `${outdated} outdated: svc outdated` : undefined],
         ...status.alerts.map(({ name, message, since }): [string, string, "red"] => [
           "Alert",
           `${name}: ${message}, since ${formatAge(since, context.host.now())}`,

@@ -1,0 +1,31 @@
+/** What was found newer than an app, when it was last looked for. In memory: the next look is never further than a day. */
+import type { AppRecord } from "./app-record.ts";
+
+export class FoundUpdates {
+  /** By app: whereto, and from which commit. */
+  readonly #found = new Map<string, { readonly commit: string; readonly version: string }>();
+  #revision = 0;
+
+  /** Another number whenever one may be another. */
+  get revision(): number {
+    return this.#revision;
+  }
+
+  of({ id, origin }: AppRecord): string | undefined {
+    const found = this.#found.get(id);
+    // An upgrade has taken it up meanwhile, or another app has the id.
+    return found?.commit === origin.commit ? found.version : undefined;
+  }
+
+  /** @param version undefined: nothing is newer */
+  set({ id, origin }: AppRecord, version: string | undefined): void {
+    if (version === undefined) this.#found.delete(id);
+    else this.#found.set(id, { commit: origin.commit, version });
+    this.#revision += 1;
+  }
+
+  /** @param ids of the apps that there are */
+  keepOnly(ids: ReadonlySet<string>): void {
+    for (const id of this.#found.keys()) if (!ids.has(id)) this.#found.delete(id);
+  }
+}

@@ -1,0 +1,42 @@
+/** `svc outdated`: what is newer than what is installed, asked for now. */
+import type { Command } from "commander";
+import type { CommandContext } from "../context.ts";
+import type { RunCommand } from "../run-command.ts";
+import { escapeControls } from "../render/escape.ts";
+import type { Column } from "../render/table.ts";
+import { calls, type AppUpdate } from "../transport/calls.ts";
+
+export function addOutdatedCommand(parent: Command, run: RunCommand): void {
+  parent
+    .command("outdated")
+    .description("ask sources and registries for what is newer than the installed apps")
+    .action(run(showOutdated));
+}
+
+const columns: readonly Column<AppUpdate>[] = [
+  { title: "ID", value: ({ id }) => id, shrinkTo: 12 },
+  { title: "VERSION", value: ({ version }) => version, shrinkTo: 7 },
+  { title: "AVAILABLE", value: ({ available_version: version }) => version ?? "", shrinkTo: 7 },
+  { title: "IMAGES", value: ({ outdated_images: images }) => images.join(", "), shrinkTo: 10 },
+];
+
+async function showOutdated(context: CommandContext): Promise<void> {
+  const answer = await context.call(calls.listUpdates, {});
+  if (context.json) return context.printJson(answer);
+  const { updates } = answer;
+  for (const { id, problem } of updates) {
+    if (problem !== undefined) context.note(escapeControls(`warning: not known of ${id}: ${problem}`));
+  }
+  const newer = updates.filter(isOutdated);
+  const isQuiet = context.options.quiet === true;
+  await context.printTable(columns, newer, isQuiet ? "" : "Nothing newer was found.");
+  const [first] = newer;
+  if (first === undefined || isQuiet) return;
+  const next =
+    first.available_version === undefined ? `svc app repull ${first.id}` : `svc upgrade ${first.id}`;
+  context.note(escapeControls(`Take it up: ${next}`));
+}
+
+function isOutdated({ available_version: version, outdated_images: images }: AppUpdate): boolean {
+  return version !== undefined || images.length > 0;
+}

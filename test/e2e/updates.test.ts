@@ -1,0 +1,128 @@
+/** What is newer than what is installed, and what can be installed: over the contract, and as the command line tells it. */
+import { mkdir, rm, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import test from "ava";
+import { AppService } from "../../gen/svc/v1/app_pb.ts";
+import { DaemonService } from "../../gen/svc/v1/daemon_pb.ts";
+import { SourceService } from "../../gen/svc/v1/source_pb.ts";
+import { runSvc } from "../cli/support/run-svc.ts";
+import type { SvcRun } from "../cli/support/run-svc.ts";
+import { startDaemon } from "../support/daemon.ts";
+import { errorOf } from "../support/errors.ts";
+import { addVersion, freePort, writePackage, writeRepository } from "../support/packages.ts";
+
+test("an app of which there is something newer is told of everywhere until it is upgraded", async (t) => {
+  await using daemon = await startDaemon();
+  const svc = (...args: string[]): Promise<SvcRun> => runSvc([...args, "--socket", daemon.socketPath]);
+  const apps = daemon.client(AppService);
+  const status = daemon.client(DaemonService);
+  const port = await freePort();
+  const repository = join(daemon.dir, "web.git");
+  await apps.installApp({ spec: await writeRepository(repository, port, [{ version: "1.0.0" }]) });
+  await writePackage(join(daemon.dir, "plain"), port, { id: "plain" });
+  await apps.installApp({ spec: join(daemon.dir, "plain"), portAuto: true });
+  const none = await svc("outdated");
+  t.deepEqual([none.exitCode, none.stdout], [0, ""]);
+  t.regex(none.stderr, /Nothing newer was found/);
+
+  await addVersion(repository, port, { version: "1.1.0" });
+  const { updates } = await apps.listUpdates({});
+  t.like(updates, [
+    { id: "plain", version: "1.0.0", outdatedImages: [] },
+    { id: "web", version: "v1.0.0", availableVersion: "v1.1.0" },
+  ]);
+  t.is(updates[0]?.availableVersion, undefined, "a directory has no versions");
+  t.is((await apps.getApp({ id: "web" })).availableVersion, "v1.1.0");
+  t.is((await status.getStatus({})).apps?.outdated, 1);
+  const outdated = await svc("outdated");
+  t.regex(outdated.stdout, /^ID +VERSION +AVAILABLE +IMAGES\nweb +v1\.0\.0 +v1\.1\.0\n$/);
+  t.regex(outdated.stderr, /Take it up: svc upgrade web/);
+  t.regex((await svc("ls")).stderr, /There is something newer of web: svc outdated/);
+  t.regex((await svc("status")).stdout, /^Updates +1 outdated: svc outdated$/m);
+  t.is((await svc("ls", "--outdated", "-q")).stdout, "web\n");
+
+  t.is((await apps.upgradeApp({ id: "web" })).to, "v1.1.0");
+  t.is((await apps.getApp({ id: "web" })).availableVersion, undefined);
+  t.is((await status.getStatus({})).apps?.outdated, 0);
+
+  await rm(repository, { recursive: true });
+  const { updates: last } = await apps.listUpdates({});
+  t.regex(last.find(({ id }) => id === "web")?.problem ?? "", /web\.git/);
+  t.regex((await svc("outdated")).stderr, /warning: not known of web: /);
+});
+
+test("svc ls shows the apps of a state, a runtime or an owner", async (t) => {
+  await using daemon = await startDaemon();
+  const svc = (...args: string[]): Promise<SvcRun> => runSvc([...args, "--socket", daemon.socketPath]);
+  await writePackage(join(daemon.dir, "web"), await freePort());
+  await daemon.client(AppService).installApp({ spec: join(daemon.dir, "web") });
+  for (const filter of ["--state=stopped", "--runtime=process", `--owner=${process.getuid?.() ?? 0}`])
+    t.is((await svc("ls", "-q", filter)).stdout, "web\n", filter);
+  for (const filter of ["--state=running", "--runtime=docker", "--owner=4711", "--outdated"]) {
+    const { exitCode, stdout, stderr } = await svc("ls", filter);
+    t.deepEqual([exitCode, stdout], [0, ""], filter);
+    t.regex(stderr, /None of the installed apps is such a one/, filter);
+  }
+  const json = await svc("ls", "--json", "--state", "running");
+  t.deepEqual(JSON.parse(json.stdout), { apps: [], next_page_token: "" });
+});
+
+test("packages are searched in all sources, one that cannot be read is told, and a card says what is known", async (t) => {
+  await using daemon = await startDaemon();
+  const svc = (...args: string[]): Promise<SvcRun> => runSvc([...args, "--socket", daemon.socketPath]);
+  const sources = daemon.client(SourceService);
+  const own = join(daemon.dir, "own");
+  await mkdir(join(own, "wiki"), { recursive: true });
+  const details = "license: MIT, runtime: docker, permissions: [gpu], size: 512MiB, tags: [notes]";
+  await writeFile(
+    join(own, "index.yaml"),
+    `packages: { wiki: { directory: wiki, name: A Wiki, summary: Pages for all., ${details} } }\n`,
+  );
+  await sources.upsertSource({ name: "own", url: own });
+  await sources.upsertSource({ name: "broken", url: join(daemon.dir, "nowhere") });
+
+  const { packages, problems } = await sources.searchPackages({ query: "NOTES wiki" });
+  t.like(packages, [
+    { spec: "own/wiki", name: "A Wiki", license: "MIT", sizeBytes: 536_870_912n, tags: ["notes"] },
+  ]);
+  t.is(packages.length, 1);
+  t.deepEqual(
+    problems.map(({ source }) => source),
+    ["broken"],
+  );
+  const found = await svc("search", "pages");
+  t.regex(found.stdout, /^PACKAGE +NAME +RUNTIME +SUMMARY\nown\/wiki +A Wiki +docker +Pages for all\.\n$/);
+  t.regex(found.stderr, /warning: broken cannot be read/);
+  const card = await svc("source", "show", "own/wiki");
+  for (const line of [/License +MIT/, /Size +about 512\.0 MiB/, /Asks for +It uses the graphics processors/])
+    t.regex(card.stdout, line);
+  t.regex(card.stderr, /svc install own\/wiki/);
+  t.is((await svc("source", "show", "own/nothing")).exitCode, 2);
+  t.like(await errorOf(sources.searchPackages({ source: "other" })), { code: "InvalidArgument" });
+});
+
+test("svc knows packages without being told, which give way to those of a source", async (t) => {
+  await using daemon = await startDaemon();
+  const svc = (...args: string[]): Promise<SvcRun> => runSvc([...args, "--socket", daemon.socketPath]);
+  const sources = daemon.client(SourceService);
+  const { sources: listed } = await sources.listSources({});
+  t.like(
+    listed.find(({ name }) => name === "svc"),
+    { shipped: true, configured: false },
+  );
+  t.like(await errorOf(sources.removeSource({ name: "svc" })), { reason: "not_possible" });
+  const { packages } = await sources.searchPackages({ source: "svc" });
+  t.true(packages.length >= 15, `${packages.length} packages`);
+  for (const { spec, summary, runtime, license } of packages)
+    t.true(summary !== "" && runtime !== "" && license !== "", spec);
+  // Both have it; nobody has to choose.
+  const { origin } = await daemon.client(AppService).installApp({ spec: "hello", portAuto: true });
+  t.is(origin?.source, "examples");
+  const installed = await svc("install", "svc/hello", "--port-auto");
+  t.is(installed.exitCode, 0, installed.stderr);
+  // Another of its name takes its place, and gives it back.
+  await sources.upsertSource({ name: "svc", url: join(daemon.dir, "nowhere") });
+  t.is((await sources.searchPackages({ source: "svc" })).problems.length, 1);
+  await sources.removeSource({ name: "svc" });
+  t.true((await sources.searchPackages({ source: "svc" })).packages.length >= 15);
+});
