@@ -14,42 +14,51 @@ function appOf(id: string, commit = "c1"): AppRecord {
   return { id, ownerUid: 1000, version: "v1", origin: { kind: "git", commit } } as AppRecord;
 }
 
-test("it is looked within an hour of the start and then once a day, and one host that fails keeps no other back", async (t) => {
+test("it is looked within an hour of the start and then once a day, and what cannot be asked keeps nothing else back", async (t) => {
   const clock = new FakeClock();
   const found = new FoundUpdates();
-  const [web, gone] = [appOf("web"), appOf("gone")];
-  let asked = 0;
-  using updates = new AppUpdates({
+  const [gone, web] = [appOf("gone", "c0"), appOf("web")];
+  const asked: string[] = [];
+  const updates = new AppUpdates({
     found,
     clock,
     log: { warn: () => undefined },
     random: () => 1,
     packages: {
       newerVersion: ({ commit }) => {
-        asked += 1;
-        if (asked % 2 === 0) throw new SvcError("git_failed", "there is no such host");
-        return Promise.resolve(commit === "c1" ? "v2" : undefined);
+        asked.push(commit);
+        if (commit === "c0") throw new SvcError("git_failed", "there is no such host");
+        return Promise.resolve("v2");
       },
     },
     apps: {
-      all: () => Promise.resolve([gone, web].toSorted((a, b) => (a.id > b.id ? -1 : 1))),
-      visibleIds: () => new Set(["web", "gone"]),
+      all: () => Promise.resolve([gone, web]),
+      visibleIds: () => new Set(["web"]),
       image: () => Promise.resolve({}),
     },
   });
   updates.start();
-  clock.advance(59 * minuteMs);
-  t.is(asked, 0);
-  clock.advance(minuteMs);
-  await eventually(() => assert.equal(asked, 2));
-  const before = found.revision;
-  await eventually(() => assert.ok(found.of(gone) === "v2" || found.of(web) === "v2"));
-  t.true(before <= found.revision);
-  // Planned once the pass is over.
-  await eventually(() => {
-    clock.advance(25 * 60 * minuteMs);
-    assert.ok(asked >= 4);
-  });
+  clock.pass(59 * minuteMs);
+  t.deepEqual(asked, []);
+  clock.pass(minuteMs);
+  await eventually(() => assert.equal(found.of(web), "v2"));
+  t.deepEqual(asked, ["c0", "c1"]);
+  t.is(found.of(gone), undefined);
+  // The next one is planned once the pass is over.
+  await eventually(() => assert.ok(!clock.isIdle));
+  clock.pass(25 * 60 * minuteMs - 1);
+  t.is(asked.length, 2);
+  clock.pass(1);
+  await eventually(() => assert.equal(asked.length, 4));
+
+  // Whoever asks hears of their own alone.
+  const caller = { uid: 1000, root: false, ownerUid: 1000 };
+  t.deepEqual(await updates.look(caller, new AbortController().signal), [
+    { id: "web", version: "v1", availableVersion: "v2", outdatedImages: [] },
+  ]);
+  await eventually(() => assert.ok(!clock.isIdle));
+  updates[Symbol.dispose]();
+  t.true(clock.isIdle);
 });
 
 test("what was found is forgotten with the version that it was found for", (t) => {

@@ -1,6 +1,8 @@
 /** What is newer than what is installed, and what can be installed: over the contract, and as the command line tells it. */
-import { mkdir, rm, writeFile } from "node:fs/promises";
+import { execFile } from "node:child_process";
+import { mkdir, readFile, readdir, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
+import { promisify } from "node:util";
 import test from "ava";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
 import { DaemonService } from "../../gen/svc/v1/daemon_pb.ts";
@@ -9,6 +11,7 @@ import { runSvc } from "../cli/support/run-svc.ts";
 import type { SvcRun } from "../cli/support/run-svc.ts";
 import { startDaemon } from "../support/daemon.ts";
 import { errorOf } from "../support/errors.ts";
+import { main } from "../support/svc-main.ts";
 import { addVersion, freePort, writePackage, writeRepository } from "../support/packages.ts";
 
 test("an app of which there is something newer is told of everywhere until it is upgraded", async (t) => {
@@ -38,7 +41,7 @@ test("an app of which there is something newer is told of everywhere until it is
   t.regex(outdated.stdout, /^ID +VERSION +AVAILABLE +IMAGES\nweb +v1\.0\.0 +v1\.1\.0\n$/);
   t.regex(outdated.stderr, /Take it up: svc upgrade web/);
   t.regex((await svc("ls")).stderr, /There is something newer of web: svc outdated/);
-  t.regex((await svc("status")).stdout, /^Updates +1 outdated: svc outdated$/m);
+  t.regex((await svc("status")).stdout, /^Updates: 1 outdated: svc outdated$/m);
   t.is((await svc("ls", "--outdated", "-q")).stdout, "web\n");
 
   t.is((await apps.upgradeApp({ id: "web" })).to, "v1.1.0");
@@ -49,6 +52,36 @@ test("an app of which there is something newer is told of everywhere until it is
   const { updates: last } = await apps.listUpdates({});
   t.regex(last.find(({ id }) => id === "web")?.problem ?? "", /web\.git/);
   t.regex((await svc("outdated")).stderr, /warning: not known of web: /);
+});
+
+test("a git repository without a manifest is cloned, gets one, and is installed", async (t) => {
+  await using daemon = await startDaemon();
+  const repository = join(daemon.dir, "plain.git");
+  await writeRepository(repository, await freePort(), [{ files: { Procfile: "web: node server.mjs\n" } }]);
+  const git = promisify(execFile);
+  const identity = ["-c", "user.name=t", "-c", "user.email=t@example.org"];
+  await git("git", ["-C", repository, "rm", "--quiet", "svc.yaml"]);
+  await git("git", ["-C", repository, ...identity, "commit", "--quiet", "--message", "no manifest"]);
+  await git("git", ["-C", repository, "tag", "--delete", "v1.0.0"]);
+  const here = join(daemon.dir, "here");
+  await mkdir(here);
+  const svc = async (...more: string[]) => {
+    const words = [main, "install", `file://${repository}`, "--socket", daemon.socketPath, ...more];
+    const options = { cwd: here, env: { ...process.env, HOME: daemon.dir } };
+    return git(process.execPath, words, options).then(
+      ({ stdout, stderr }) => ({ code: 0, stdout, stderr }),
+      (error: { code: number; stdout: string; stderr: string }) => error,
+    );
+  };
+  // Nobody is there to ask, and the line does not say yes.
+  const refused = await svc();
+  t.is(refused.code, 1, refused.stderr);
+  t.regex(refused.stderr, /there is no svc\.yaml/);
+  t.deepEqual(await readdir(here), []);
+  const installed = await svc("--yes");
+  t.is(installed.code, 0, installed.stderr);
+  t.regex(installed.stdout, /^Installed plain /);
+  t.regex(await readFile(join(here, "plain/svc.yaml"), "utf8"), /exec: \[node, server\.mjs\]/);
 });
 
 test("svc ls shows the apps of a state, a runtime or an owner", async (t) => {
@@ -94,7 +127,7 @@ test("packages are searched in all sources, one that cannot be read is told, and
   t.regex(found.stdout, /^PACKAGE +NAME +RUNTIME +SUMMARY\nown\/wiki +A Wiki +docker +Pages for all\.\n$/);
   t.regex(found.stderr, /warning: broken cannot be read/);
   const card = await svc("source", "show", "own/wiki");
-  for (const line of [/License +MIT/, /Size +about 512\.0 MiB/, /Asks for +It uses the graphics processors/])
+  for (const line of [/License: +MIT/, /Size: +about 512 MiB/, /Asks for: It uses the graphics processors/])
     t.regex(card.stdout, line);
   t.regex(card.stderr, /svc install own\/wiki/);
   t.is((await svc("source", "show", "own/nothing")).exitCode, 2);

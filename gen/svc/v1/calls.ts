@@ -25,6 +25,7 @@ export const restCalls = {
   getAppImage: {"service":"svc.v1.AppService","method":"getAppImage","httpMethod":"GET","path":"/v1/apps/{id}/image","body":""},
   repullApp: {"service":"svc.v1.AppService","method":"repullApp","httpMethod":"POST","path":"/v1/apps/{id}/repull","body":"*"},
   listAppPorts: {"service":"svc.v1.AppService","method":"listAppPorts","httpMethod":"GET","path":"/v1/apps/{id}/ports","body":""},
+  listUpdates: {"service":"svc.v1.AppService","method":"listUpdates","httpMethod":"GET","path":"/v1/updates","body":""},
   upgradeApp: {"service":"svc.v1.AppService","method":"upgradeApp","httpMethod":"POST","path":"/v1/apps/{id}/upgrade","body":"*"},
   cloneApp: {"service":"svc.v1.AppService","method":"cloneApp","httpMethod":"POST","path":"/v1/apps/{id}/clone","body":"*"},
   startApp: {"service":"svc.v1.AppService","method":"startApp","httpMethod":"POST","path":"/v1/apps/{id}/start","body":"*"},
@@ -121,6 +122,7 @@ export interface RestMethods {
   getAppImage: { method: (typeof AppService)["method"]["getAppImage"]; naming: "snake" };
   repullApp: { method: (typeof AppService)["method"]["repullApp"]; naming: "snake" };
   listAppPorts: { method: (typeof AppService)["method"]["listAppPorts"]; naming: "snake" };
+  listUpdates: { method: (typeof AppService)["method"]["listUpdates"]; naming: "snake" };
   upgradeApp: { method: (typeof AppService)["method"]["upgradeApp"]; naming: "snake" };
   cloneApp: { method: (typeof AppService)["method"]["cloneApp"]; naming: "snake" };
   startApp: { method: (typeof AppService)["method"]["startApp"]; naming: "snake" };

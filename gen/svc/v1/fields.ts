@@ -37,7 +37,9 @@ export const outputOnlyFields: ReadonlySet<string> = new Set([
   "svc.v1.UpsertScheduleRequest.waiting",
   "svc.v1.UpsertScheduleRequest.disabled_reason",
   "svc.v1.Source.configured",
+  "svc.v1.Source.shipped",
   "svc.v1.UpsertSourceRequest.configured",
+  "svc.v1.UpsertSourceRequest.shipped",
 ]);
 
 /** Lists that a request must say, though they may be empty. */

@@ -76,6 +76,13 @@ export const routes: readonly Route[] = [
     responseBody: "",
   },
   {
+    httpMethod: "GET",
+    template: {"source":"/v1/updates","segments":["v1","updates"],"verb":"","variables":[]},
+    method: AppService.method.listUpdates,
+    body: "",
+    responseBody: "",
+  },
+  {
     httpMethod: "POST",
     template: {"source":"/v1/apps/{id}/upgrade","segments":["v1","apps","*","upgrade"],"verb":"","variables":[{"fieldPath":["id"],"start":2,"end":3,"rest":false,"multi":false}]},
     method: AppService.method.upgradeApp,

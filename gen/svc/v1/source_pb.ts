@@ -16,34 +16,27 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file svc/v1/source.proto.
  */
 export const file_svc_v1_source: GenFile = /*@__PURE__*/
-  fileDesc("ChNzdmMvdjEvc291cmNlLnByb3RvEgZzdmMudjEifQoVU2VhcmNoUGFja2FnZXNSZXF1ZXN0EhYKBXF1ZXJ5GAEgASgJQgeatRgDIIACEhYKBnNvdXJjZRgCIAEoCUIGmrUYAiBAEioKBWxpbWl0GAMgASgNQhaatRgSCQAAAAAAAPA/EQAAAAAAQI9ASACIAQFCCAoGX2xpbWl0InUKFlNlYXJjaFBhY2thZ2VzUmVzcG9uc2USJwoIcGFja2FnZXMYASADKAsyFS5zdmMudjEuTGlzdGVkUGFja2FnZRIjCgZlcnJvcnMYAiADKAsyEy5zdmMudjEuU291cmNlRXJyb3ISDQoFdG90YWwYAyABKA0iWAoNTGlzdGVkUGFja2FnZRIMCgRzcGVjGAEgASgJEg4KBnNvdXJjZRgCIAEoCRIKCgJpZBgDIAEoCRIMCgRuYW1lGAQgASgJEg8KB3N1bW1hcnkYBSABKAkiLAoLU291cmNlRXJyb3ISDgoGc291cmNlGAEgASgJEg0KBWVycm9yGAIgASgJIhQKEkxpc3RTb3VyY2VzUmVxdWVzdCI2ChNMaXN0U291cmNlc1Jlc3BvbnNlEh8KB3NvdXJjZXMYASADKAsyDi5zdmMudjEuU291cmNlIjwKBlNvdXJjZRIMCgRuYW1lGAEgASgJEgsKA3VybBgCIAEoCRIXCgpjb25maWd1cmVkGAMgASgIQgPgQQMiygEKE1Vwc2VydFNvdXJjZVJlcXVlc3QSfwoEbmFtZRgBIAEoCUJx4EECmrUYaioZW2EtejAtOV1bYS16MC05Ll8tXXswLDYzfVpNMSB0byA2NCBsb3dlci1jYXNlIGxldHRlcnMsIGRpZ2l0cywgJy4nLCAnXycgYW5kICctJywgYSBsZXR0ZXIgb3IgZGlnaXQgZmlyc3QSGQoDdXJsGAIgASgJQgzgQQKatRgFGAEggCASFwoKY29uZmlndXJlZBgDIAEoCEID4EEDIi4KE1JlbW92ZVNvdXJjZVJlcXVlc3QSFwoEbmFtZRgBIAEoCUIJ4EECmrUYAiBAIiQKFFJlbW92ZVNvdXJjZVJlc3BvbnNlEgwKBG5hbWUYASABKAky3wMKDVNvdXJjZVNlcnZpY2USbQoLTGlzdFNvdXJjZXMSGi5zdmMudjEuTGlzdFNvdXJjZXNSZXF1ZXN0Ghsuc3ZjLnYxLkxpc3RTb3VyY2VzUmVzcG9uc2UiJZACAYi1GAGStRgHc291cmNlc4LT5JMCDRILL3YxL3NvdXJjZXMSaQoMVXBzZXJ0U291cmNlEhsuc3ZjLnYxLlVwc2VydFNvdXJjZVJlcXVlc3QaDi5zdmMudjEuU291cmNlIiyItRgCkrUYB3NvdXJjZXOC0+STAhc6ASoaEi92MS9zb3VyY2VzL3tuYW1lfRJ0CgxSZW1vdmVTb3VyY2USGy5zdmMudjEuUmVtb3ZlU291cmNlUmVxdWVzdBocLnN2Yy52MS5SZW1vdmVTb3VyY2VSZXNwb25zZSIpiLUYApK1GAdzb3VyY2VzgtPkkwIUKhIvdjEvc291cmNlcy97bmFtZX0SfgoOU2VhcmNoUGFja2FnZXMSHS5zdmMudjEuU2VhcmNoUGFja2FnZXNSZXF1ZXN0Gh4uc3ZjLnYxLlNlYXJjaFBhY2thZ2VzUmVzcG9uc2UiLZACAYi1GAGStRgOc291cmNlcy5zZWFyY2iC0+STAg4SDC92MS9wYWNrYWdlc2IGcHJvdG8z", [file_google_api_annotations, file_google_api_field_behavior, file_svc_v1_access, file_svc_v1_rules]);
+  fileDesc("ChNzdmMvdjEvc291cmNlLnByb3RvEgZzdmMudjEiRwoVU2VhcmNoUGFja2FnZXNSZXF1ZXN0EhYKBXF1ZXJ5GAEgASgJQgeatRgDIIACEhYKBnNvdXJjZRgCIAEoCUIGmrUYAiBAImoKFlNlYXJjaFBhY2thZ2VzUmVzcG9uc2USJwoIcGFja2FnZXMYASADKAsyFS5zdmMudjEuTGlzdGVkUGFja2FnZRInCghwcm9ibGVtcxgCIAMoCzIVLnN2Yy52MS5Tb3VyY2VQcm9ibGVtIuMBCg1MaXN0ZWRQYWNrYWdlEgwKBHNwZWMYASABKAkSDgoGc291cmNlGAIgASgJEgoKAmlkGAMgASgJEgwKBG5hbWUYBCABKAkSDwoHc3VtbWFyeRgFIAEoCRIQCghob21lcGFnZRgGIAEoCRIPCgdsaWNlbnNlGAcgASgJEg8KB3J1bnRpbWUYCCABKAkSEwoLcGVybWlzc2lvbnMYCSADKAkSIwoKc2l6ZV9ieXRlcxgKIAEoA0gAUgpzaXplX2J5dGVziAEBEgwKBHRhZ3MYCyADKAlCDQoLX3NpemVfYnl0ZXMiMAoNU291cmNlUHJvYmxlbRIOCgZzb3VyY2UYASABKAkSDwoHbWVzc2FnZRgCIAEoCSIUChJMaXN0U291cmNlc1JlcXVlc3QiNgoTTGlzdFNvdXJjZXNSZXNwb25zZRIfCgdzb3VyY2VzGAEgAygLMg4uc3ZjLnYxLlNvdXJjZSJSCgZTb3VyY2USDAoEbmFtZRgBIAEoCRILCgN1cmwYAiABKAkSFwoKY29uZmlndXJlZBgDIAEoCEID4EEDEhQKB3NoaXBwZWQYBCABKAhCA+BBAyLgAQoTVXBzZXJ0U291cmNlUmVxdWVzdBJ/CgRuYW1lGAEgASgJQnHgQQKatRhqKhlbYS16MC05XVthLXowLTkuXy1dezAsNjN9Wk0xIHRvIDY0IGxvd2VyLWNhc2UgbGV0dGVycywgZGlnaXRzLCAnLicsICdfJyBhbmQgJy0nLCBhIGxldHRlciBvciBkaWdpdCBmaXJzdBIZCgN1cmwYAiABKAlCDOBBApq1GAUYASCAIBIXCgpjb25maWd1cmVkGAMgASgIQgPgQQMSFAoHc2hpcHBlZBgEIAEoCEID4EEDIi4KE1JlbW92ZVNvdXJjZVJlcXVlc3QSFwoEbmFtZRgBIAEoCUIJ4EECmrUYAiBAIiQKFFJlbW92ZVNvdXJjZVJlc3BvbnNlEgwKBG5hbWUYASABKAky4AMKDVNvdXJjZVNlcnZpY2USbQoLTGlzdFNvdXJjZXMSGi5zdmMudjEuTGlzdFNvdXJjZXNSZXF1ZXN0Ghsuc3ZjLnYxLkxpc3RTb3VyY2VzUmVzcG9uc2UiJZACAYi1GAGStRgHc291cmNlc4LT5JMCDRILL3YxL3NvdXJjZXMSaQoMVXBzZXJ0U291cmNlEhsuc3ZjLnYxLlVwc2VydFNvdXJjZVJlcXVlc3QaDi5zdmMudjEuU291cmNlIiyItRgCkrUYB3NvdXJjZXOC0+STAhc6ASoaEi92MS9zb3VyY2VzL3tuYW1lfRJ0CgxSZW1vdmVTb3VyY2USGy5zdmMudjEuUmVtb3ZlU291cmNlUmVxdWVzdBocLnN2Yy52MS5SZW1vdmVTb3VyY2VSZXNwb25zZSIpiLUYApK1GAdzb3VyY2VzgtPkkwIUKhIvdjEvc291cmNlcy97bmFtZX0SfwoOU2VhcmNoUGFja2FnZXMSHS5zdmMudjEuU2VhcmNoUGFja2FnZXNSZXF1ZXN0Gh4uc3ZjLnYxLlNlYXJjaFBhY2thZ2VzUmVzcG9uc2UiLpACAYi1GAGStRgPcGFja2FnZXMuc2VhcmNogtPkkwIOEgwvdjEvcGFja2FnZXNiBnByb3RvMw", [file_google_api_annotations, file_google_api_field_behavior, file_svc_v1_access, file_svc_v1_rules]);
 
 /**
- * What is looked for.
+ * What to look for.
  *
  * @generated from message svc.v1.SearchPackagesRequest
  */
 export type SearchPackagesRequest = Message<"svc.v1.SearchPackagesRequest"> & {
   /**
-   * Words with blanks between them; everything when empty.
+   * Words, in any order and case; without any, all packages are meant.
    *
    * @generated from field: string query = 1;
    */
   query: string;
 
   /**
-   * Name of a source; all when empty.
+   * Of this source alone.
    *
    * @generated from field: string source = 2;
    */
   source: string;
-
-  /**
-   * Most packages to answer with; 1 to 1000, default 100.
-   *
-   * @generated from field: optional uint32 limit = 3;
-   */
-  limit?: number | undefined;
 };
 
 /**
@@ -60,25 +53,18 @@ export const SearchPackagesRequestSchema: GenMessage<SearchPackagesRequest> = /*
  */
 export type SearchPackagesResponse = Message<"svc.v1.SearchPackagesResponse"> & {
   /**
-   * By name.
+   * By source and id.
    *
    * @generated from field: repeated svc.v1.ListedPackage packages = 1;
    */
   packages: ListedPackage[];
 
   /**
-   * Sources that could not be read.
+   * The sources that could not be read.
    *
-   * @generated from field: repeated svc.v1.SourceError errors = 2;
+   * @generated from field: repeated svc.v1.SourceProblem problems = 2;
    */
-  errors: SourceError[];
-
-  /**
-   * How many there are, those beyond `limit` among them.
-   *
-   * @generated from field: uint32 total = 3;
-   */
-  total: number;
+  problems: SourceProblem[];
 };
 
 /**
@@ -89,7 +75,7 @@ export const SearchPackagesResponseSchema: GenMessage<SearchPackagesResponse> = 
   messageDesc(file_svc_v1_source, 1);
 
 /**
- * A package of a source.
+ * A package as its source tells of it.
  *
  * @generated from message svc.v1.ListedPackage
  */
@@ -109,25 +95,67 @@ export type ListedPackage = Message<"svc.v1.ListedPackage"> & {
   source: string;
 
   /**
-   * Its id.
+   * Id of the package.
    *
    * @generated from field: string id = 3;
    */
   id: string;
 
   /**
-   * Its display name.
+   * Display name.
    *
    * @generated from field: string name = 4;
    */
   name: string;
 
   /**
-   * What it is, one line; empty where the index does not say.
+   * One line about it; empty when the source says none.
    *
    * @generated from field: string summary = 5;
    */
   summary: string;
+
+  /**
+   * The project's home page; empty when the source says none.
+   *
+   * @generated from field: string homepage = 6;
+   */
+  homepage: string;
+
+  /**
+   * License of the program, as an SPDX expression; empty when the source says none.
+   *
+   * @generated from field: string license = 7;
+   */
+  license: string;
+
+  /**
+   * What runs it, such as `docker`; empty when the source does not say.
+   *
+   * @generated from field: string runtime = 8;
+   */
+  runtime: string;
+
+  /**
+   * What it asks of the host beyond the usual, one sentence each. The install asks for what the package itself says.
+   *
+   * @generated from field: repeated string permissions = 9;
+   */
+  permissions: string[];
+
+  /**
+   * About what it takes once it is installed; absent when the source does not say.
+   *
+   * @generated from field: optional int64 size_bytes = 10 [json_name = "size_bytes"];
+   */
+  sizeBytes?: bigint | undefined;
+
+  /**
+   * Words to find it by.
+   *
+   * @generated from field: repeated string tags = 11;
+   */
+  tags: string[];
 };
 
 /**
@@ -140,9 +168,9 @@ export const ListedPackageSchema: GenMessage<ListedPackage> = /*@__PURE__*/
 /**
  * A source that could not be read.
  *
- * @generated from message svc.v1.SourceError
+ * @generated from message svc.v1.SourceProblem
  */
-export type SourceError = Message<"svc.v1.SourceError"> & {
+export type SourceProblem = Message<"svc.v1.SourceProblem"> & {
   /**
    * Its name.
    *
@@ -153,16 +181,16 @@ export type SourceError = Message<"svc.v1.SourceError"> & {
   /**
    * Why, one sentence.
    *
-   * @generated from field: string error = 2;
+   * @generated from field: string message = 2;
    */
-  error: string;
+  message: string;
 };
 
 /**
- * Describes the message svc.v1.SourceError.
- * Use `create(SourceErrorSchema)` to create a new message.
+ * Describes the message svc.v1.SourceProblem.
+ * Use `create(SourceProblemSchema)` to create a new message.
  */
-export const SourceErrorSchema: GenMessage<SourceError> = /*@__PURE__*/
+export const SourceProblemSchema: GenMessage<SourceProblem> = /*@__PURE__*/
   messageDesc(file_svc_v1_source, 3);
 
 /**
@@ -227,6 +255,13 @@ export type Source = Message<"svc.v1.Source"> & {
    * @generated from field: bool configured = 3;
    */
   configured: boolean;
+
+  /**
+   * True: it comes with svc. Another source of its name takes its place.
+   *
+   * @generated from field: bool shipped = 4;
+   */
+  shipped: boolean;
 };
 
 /**
@@ -262,6 +297,13 @@ export type UpsertSourceRequest = Message<"svc.v1.UpsertSourceRequest"> & {
    * @generated from field: bool configured = 3;
    */
   configured: boolean;
+
+  /**
+   * Ignored.
+   *
+   * @generated from field: bool shipped = 4;
+   */
+  shipped: boolean;
 };
 
 /**
@@ -350,9 +392,8 @@ export const SourceService: GenService<{
     output: typeof RemoveSourceResponseSchema;
   },
   /**
-   * What the sources have to install: packages whose id, name or summary has every word, by name. A source that cannot be
-   * read does not keep the others from being searched; a remote one is asked again after a minute. Waits for its turn as an
-   * install does.
+   * The packages of the sources that have all of the words in their id, name, summary or tags. A source that cannot be read
+   * is told beside those of the others.
    *
    * @generated from rpc svc.v1.SourceService.SearchPackages
    */

@@ -69,7 +69,7 @@ async function install(context: CommandContext, spec: string, options: InstallOp
   context.privacy = options.private === true ? "wanted" : "asked";
   const placement = placementFrom(options);
   const wanted = absoluteIfPath(context, spec);
-  let app = await installAsking(context, {
+  const request = {
     spec: wanted === spec && !spec.startsWith("/") ? spec : await packageAt(context, wanted),
     source: options.source ?? "",
     name: options.name ?? "",
@@ -79,6 +79,12 @@ async function install(context: CommandContext, spec: string, options: InstallOp
     ...(placement !== undefined && { placement }),
     ...acceptedBy(options),
     settings: await readAssignments(context, { ...options, pairs: options.set }),
+  };
+  let app = await installAsking(context, request).catch(async (error: unknown) => {
+    const { cloneWithoutManifest } = await import("../clone-repository.ts");
+    const repository = { url: spec, revision: request.branch || request.tag };
+    const dir = await cloneWithoutManifest(context, repository, error);
+    return installAsking(context, { ...request, spec: dir, branch: "", tag: "" });
   });
   if (options.start === true) {
     if (!context.json) context.note(escapeControls(`Installed ${app.id} ${app.version}; starting it.`));
