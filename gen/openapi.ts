@@ -300,6 +300,82 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/apps/{id}/place": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Puts a stopped app on another engine, or back on this machine
+         * @description Puts a stopped app on another engine, or back on this machine; its next start is there. `app_running` while it runs.
+         *     `not_possible` where the engine is not there, or cannot give the package what it asks for.
+         *
+         *     Access: any identified caller; a regular user sees and changes what is their own.
+         *
+         *     Capability: `app.swarm`.
+         */
+        post: operations["placeApp"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/apps/{id}/scale": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Has an app on a swarm run in so many tasks, now and from then on
+         * @description Has an app on a swarm run in so many tasks, now and from then on. Answers when the swarm knows; `tasks` tell how far it is.
+         *     `not_possible` for an app on this machine.
+         *
+         *     Access: any identified caller; a regular user sees and changes what is their own.
+         *
+         *     Capability: `app.swarm`.
+         */
+        post: operations["scaleApp"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/apps/{id}/export": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * What another engine needs to run the app
+         * @description What another engine needs to run the app: manifests that its own tools take, and a note for everything that they do not
+         *     carry over. Secrets are never in it: where one belongs stands `REPLACE-ME`. `not_possible` for a package that is not of the
+         *     docker runtime.
+         *
+         *     Access: any identified caller; a regular user sees and changes what is their own.
+         *
+         *     Capability: `app.export`.
+         */
+        get: operations["exportApp"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/apps/{id}/logs": {
         parameters: {
             query?: never;
@@ -2144,13 +2220,14 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * The packages of the sources that have all of the words in their id, name, summary or tags
-         * @description The packages of the sources that have all of the words in their id, name, summary or tags. A source that cannot be read
-         *     is told beside those of the others.
+         * What the sources have to install
+         * @description What the sources have to install: packages whose id, name, summary and tags together have every word, by name. A source that cannot be
+         *     read does not keep the others from being searched; a remote one is asked again after a minute. Waits for its turn as an
+         *     install does.
          *
          *     Access: any identified caller; a regular user sees and changes what is their own.
          *
-         *     Capability: `packages.search`.
+         *     Capability: `sources.search`.
          */
         get: operations["searchPackages"];
         put?: never;
@@ -2443,6 +2520,10 @@ export interface components {
             health_reason?: string;
             /** @description Its backups; absent when there was none and none is due by itself. */
             backups?: components["schemas"]["AppBackups"];
+            /** @description The engine that it was put on; absent for an app that runs on this machine. */
+            placement?: components["schemas"]["AppPlacement"];
+            /** @description Its tasks on that engine that run, are on their way, or ended last, by slot. Empty while it does not run. */
+            tasks: components["schemas"]["AppTask"][];
             /**
              * @description What an upgrade would go to, when it was last looked for: once a day, and by ListUpdates; absent where nothing newer was
              *     found.
@@ -2604,6 +2685,21 @@ export interface components {
             /** @description The installed commit; empty for a directory. */
             commit: string;
         };
+        /** @description Where an app runs. */
+        AppPlacement: {
+            /**
+             * @description `swarm`: as a service of the Docker Swarm of which this machine's engine is a manager. `machine`, or empty: on this machine.
+             * @enum {string}
+             */
+            on?: "machine" | "swarm";
+            /** @description In how many tasks it runs; 1 to 1000, default 1. An app whose data are in its directory has all of them on this machine. */
+            replicas?: number;
+            /**
+             * @description How its ports are reached. `host`, or empty: at each node that runs a task. `mesh`: at every node, by the routing mesh.
+             * @enum {string}
+             */
+            ports?: "host" | "mesh";
+        };
         /** @description A port that an app publishes. */
         AppPort: {
             /** @description Name from the manifest. */
@@ -2703,6 +2799,22 @@ export interface components {
              * @description When the window ended.
              */
             sampled_at?: string;
+        };
+        /** @description One of the containers that an app is on a swarm, wherever it runs. */
+        AppTask: {
+            /** @description From 1 to `replicas`; a task that ended is followed by another one in its slot. */
+            slot: number;
+            /** @description The name of the node that it was given to; empty while none suits. */
+            node: string;
+            /** @description The swarm's word, such as `preparing`, `running` or `failed`. */
+            state: string;
+            /** @description Why it is not as wanted, in the swarm's words; empty where there is nothing to say. */
+            message: string;
+            /**
+             * Format: date-time
+             * @description When its state was reported last.
+             */
+            since?: string;
         };
         /** @description What is newer than an app. */
         AppUpdate: {
@@ -3450,21 +3562,35 @@ export interface components {
             /**
              * @description What happened. `begin`: nothing yet, it is what each stream begins with at once; who looks at everything now misses
              *     nothing. `reset`: something may have been missed, look at everything again. `app.changed`: its version, settings
-             *     or name, or whether it is meant to run; `app.busy`: an operation has it, `state` says which. `container.changed` is
-             *     told to root alone.
+             *     or name, or whether it is meant to run; `app.busy`: an operation has it, `state` says which. `operation.changed`: it has come
+             *     to its next phase, which `message` says. `container.changed` is told to root alone.
              * @enum {string}
              */
-            kind: "begin" | "reset" | "app.installed" | "app.changed" | "app.removed" | "app.busy" | "app.starting" | "app.running" | "app.stopping" | "app.stopped" | "app.failed" | "app.crashed" | "app.unknown" | "app.healthy" | "app.unhealthy" | "operation.began" | "operation.ended" | "run.began" | "run.ended" | "backup.made" | "backup.failed" | "alert.began" | "alert.ended" | "container.changed";
+            kind: "begin" | "reset" | "app.installed" | "app.changed" | "app.removed" | "app.busy" | "app.starting" | "app.running" | "app.stopping" | "app.stopped" | "app.failed" | "app.crashed" | "app.unknown" | "app.healthy" | "app.unhealthy" | "operation.began" | "operation.changed" | "operation.ended" | "run.began" | "run.ended" | "backup.made" | "backup.failed" | "alert.began" | "alert.ended" | "container.changed";
             /** @description The app that it is about. */
             app_id: string;
             /** @description What it is about where that is no app: the id of a job, a storage, the subject of an alert, the id of a container. */
             subject: string;
             /** @description How it is now: an app's state, the kind of an operation, the status of a run, the name of an alert's rule. */
             state: string;
-            /** @description Why, one sentence. */
+            /** @description Why, one sentence; of an operation what it is doing now, a few words. */
             message: string;
             /** @description The user whose it is; absent for what is the host's. */
             owner?: number;
+        };
+        /** @description Manifests for another engine. */
+        ExportAppResponse: {
+            /** @description The files, the main one first. */
+            files: components["schemas"]["ExportedFile"][];
+            /** @description What could not be carried over or is still to be done, a sentence each. */
+            notes: string[];
+        };
+        /** @description One file of an export. */
+        ExportedFile: {
+            /** @description Its name, such as `web.yaml`. */
+            name: string;
+            /** @description What it says. */
+            content: string;
         };
         /** @description What to unpack where. */
         ExtractArchiveRequest: {
@@ -3719,6 +3845,8 @@ export interface components {
             port_auto?: boolean;
             /** @description True: the caller gives the package the permissions on the host that `license_required` listed. Only root's apps get any. */
             permissions_ack?: boolean;
+            /** @description Where it is to run; on this machine when absent. */
+            placement?: components["schemas"]["AppPlacement"];
         };
         /** @description A network interface. */
         InterfaceMetrics: {
@@ -3968,29 +4096,29 @@ export interface components {
             /** @description By name. */
             volumes: components["schemas"]["Volume"][];
         };
-        /** @description A package as its source tells of it. */
+        /** @description A package of a source. */
         ListedPackage: {
             /** @description What installs it: `source/id`. */
             spec: string;
             /** @description Name of the source. */
             source: string;
-            /** @description Id of the package. */
+            /** @description Its id. */
             id: string;
-            /** @description Display name. */
+            /** @description Its display name. */
             name: string;
-            /** @description One line about it; empty when the source says none. */
+            /** @description What it is, one line; empty where the index does not say, as all that follows. */
             summary: string;
-            /** @description The project's home page; empty when the source says none. */
+            /** @description The project's home page. */
             homepage: string;
-            /** @description License of the program, as an SPDX expression; empty when the source says none. */
+            /** @description License of the program, as an SPDX expression. */
             license: string;
-            /** @description What runs it, such as `docker`; empty when the source does not say. */
+            /** @description What runs it, such as `docker`. */
             runtime: string;
-            /** @description What it asks of the host beyond the usual, one sentence each. The install asks for what the package itself says. */
+            /** @description What it asks of the host beyond the usual, one sentence each. An install asks for what the package itself says. */
             permissions: string[];
             /**
              * Format: int64
-             * @description About what it takes once it is installed; absent when the source does not say.
+             * @description About what it takes once it is installed; absent where the index does not say.
              */
             size_bytes?: number;
             /** @description Words to find it by. */
@@ -4651,10 +4779,12 @@ export interface components {
         };
         /** @description What was found. */
         SearchPackagesResponse: {
-            /** @description By source and id. */
+            /** @description By name. */
             packages: components["schemas"]["ListedPackage"][];
-            /** @description The sources that could not be read. */
-            problems: components["schemas"]["SourceProblem"][];
+            /** @description Sources that could not be read. */
+            errors: components["schemas"]["SourceError"][];
+            /** @description How many there are, those beyond `limit` among them. */
+            total: number;
         };
         /** @description What to set. */
         SetPathAttributesRequest: {
@@ -4697,11 +4827,11 @@ export interface components {
             readonly shipped: boolean;
         };
         /** @description A source that could not be read. */
-        SourceProblem: {
+        SourceError: {
             /** @description Its name. */
             source: string;
             /** @description Why, one sentence. */
-            message: string;
+            error: string;
         };
         /** @description A compose project. */
         Stack: {
@@ -4888,6 +5018,8 @@ export interface components {
             from: string;
             /** @description The version now. */
             to: string;
+            /** @description True: the app ran before, and was started again. */
+            restarted: boolean;
         };
         /** @description What came of it. */
         VerifyAuditResponse: {
@@ -5467,6 +5599,11 @@ export interface operations {
                     backup?: boolean;
                     /** @description True: the permissions on the host that the new version adds are given. Without it they are asked for as licenses are. */
                     permissions_ack?: boolean;
+                    /**
+                     * @description True: stop a running app once the new version is fetched and everything is accepted, upgrade it, start it again. It runs
+                     *     again whatever becomes of the upgrade. Without it a running app is `app_running` (failed_precondition).
+                     */
+                    stop_app?: boolean;
                 };
             };
         };
@@ -5643,6 +5780,128 @@ export interface operations {
             409: components["responses"]["Conflict"];
             413: components["responses"]["BodyTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["TooMany"];
+            431: components["responses"]["HeadTooLarge"];
+            500: components["responses"]["Internal"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["DeadlineExceeded"];
+        };
+    };
+    placeApp: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id of the app. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    /** @description Where. */
+                    placement: components["schemas"]["AppPlacement"];
+                };
+            };
+        };
+        responses: {
+            /** @description Done. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["App"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["BodyTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["TooMany"];
+            431: components["responses"]["HeadTooLarge"];
+            500: components["responses"]["Internal"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["DeadlineExceeded"];
+        };
+    };
+    scaleApp: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id of the app. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    /** @description How many tasks. */
+                    replicas: number;
+                };
+            };
+        };
+        responses: {
+            /** @description Done. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["App"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["BodyTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["TooMany"];
+            431: components["responses"]["HeadTooLarge"];
+            500: components["responses"]["Internal"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["DeadlineExceeded"];
+        };
+    };
+    exportApp: {
+        parameters: {
+            query: {
+                /** @description The engine. */
+                to: "kubernetes" | "nomad" | "quadlet" | "compose";
+            };
+            header?: never;
+            path: {
+                /** @description Id of the app. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Done. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ExportAppResponse"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
             429: components["responses"]["TooMany"];
             431: components["responses"]["HeadTooLarge"];
             500: components["responses"]["Internal"];
@@ -8898,10 +9157,12 @@ export interface operations {
     searchPackages: {
         parameters: {
             query?: {
-                /** @description Words, in any order and case; without any, all packages are meant. */
+                /** @description Words with blanks between them; everything when empty. */
                 query?: string;
-                /** @description Of this source alone. */
+                /** @description Name of a source; all when empty. */
                 source?: string;
+                /** @description Most packages to answer with; 1 to 1000, default 100. */
+                limit?: number;
             };
             header?: never;
             path?: never;

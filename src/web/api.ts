@@ -72,11 +72,6 @@ export function isCanceled(error: unknown): boolean {
   return ConnectError.from(error).code === Code.Canceled;
 }
 
-/** The word for why the daemon refused; undefined when it did not. */
-export function reasonOf(error: unknown): string | undefined {
-  return detailOf(error)?.reason;
-}
-
 /** What an error of the daemon carries besides its sentence. */
 export function payloadOf(error: unknown): ErrorDetail["payload"] | undefined {
   return detailOf(error)?.payload;

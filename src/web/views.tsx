@@ -1,21 +1,13 @@
 /** Every view of the page, by the name that it has in the address. */
 import type { JSX } from "preact";
-import type { Api } from "./api.ts";
 import { lazily } from "./parts/lazily.tsx";
-import type { NodeView } from "./node-view.ts";
 import type { ViewName } from "./route.ts";
 import { texts } from "./texts.ts";
+import type { ViewProps } from "./view-props.ts";
 import { AppView } from "./views/app.tsx";
 import { AppsView } from "./views/apps.tsx";
 import { InstallView } from "./views/install.tsx";
 import { OverviewView } from "./views/overview.tsx";
-
-export interface ViewProps {
-  readonly api: Api;
-  readonly node: NodeView;
-  /** What stands in the address behind the view's name. */
-  readonly args: readonly string[];
-}
 
 interface View {
   readonly title: string;

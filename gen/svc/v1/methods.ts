@@ -125,7 +125,7 @@ export const methodPolicies = {
   "svc.v1.SourceService/ListSources": {"access":"USER","capability":"sources"},
   "svc.v1.SourceService/UpsertSource": {"access":"ROOT","capability":"sources"},
   "svc.v1.SourceService/RemoveSource": {"access":"ROOT","capability":"sources"},
-  "svc.v1.SourceService/SearchPackages": {"access":"USER","capability":"packages.search"},
+  "svc.v1.SourceService/SearchPackages": {"access":"USER","capability":"sources.search"},
   "svc.v1.SystemService/RebootSystem": {"access":"PRIMARY","capability":"system.reboot"},
   "svc.v1.TokenService/GetTokenStatus": {"access":"PRIMARY","capability":"tokens"},
   "svc.v1.TokenService/IssueAccessToken": {"access":"PRIMARY","capability":"tokens"},

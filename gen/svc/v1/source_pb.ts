@@ -16,27 +16,34 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file svc/v1/source.proto.
  */
 export const file_svc_v1_source: GenFile = /*@__PURE__*/
-  fileDesc("ChNzdmMvdjEvc291cmNlLnByb3RvEgZzdmMudjEiRwoVU2VhcmNoUGFja2FnZXNSZXF1ZXN0EhYKBXF1ZXJ5GAEgASgJQgeatRgDIIACEhYKBnNvdXJjZRgCIAEoCUIGmrUYAiBAImoKFlNlYXJjaFBhY2thZ2VzUmVzcG9uc2USJwoIcGFja2FnZXMYASADKAsyFS5zdmMudjEuTGlzdGVkUGFja2FnZRInCghwcm9ibGVtcxgCIAMoCzIVLnN2Yy52MS5Tb3VyY2VQcm9ibGVtIuMBCg1MaXN0ZWRQYWNrYWdlEgwKBHNwZWMYASABKAkSDgoGc291cmNlGAIgASgJEgoKAmlkGAMgASgJEgwKBG5hbWUYBCABKAkSDwoHc3VtbWFyeRgFIAEoCRIQCghob21lcGFnZRgGIAEoCRIPCgdsaWNlbnNlGAcgASgJEg8KB3J1bnRpbWUYCCABKAkSEwoLcGVybWlzc2lvbnMYCSADKAkSIwoKc2l6ZV9ieXRlcxgKIAEoA0gAUgpzaXplX2J5dGVziAEBEgwKBHRhZ3MYCyADKAlCDQoLX3NpemVfYnl0ZXMiMAoNU291cmNlUHJvYmxlbRIOCgZzb3VyY2UYASABKAkSDwoHbWVzc2FnZRgCIAEoCSIUChJMaXN0U291cmNlc1JlcXVlc3QiNgoTTGlzdFNvdXJjZXNSZXNwb25zZRIfCgdzb3VyY2VzGAEgAygLMg4uc3ZjLnYxLlNvdXJjZSJSCgZTb3VyY2USDAoEbmFtZRgBIAEoCRILCgN1cmwYAiABKAkSFwoKY29uZmlndXJlZBgDIAEoCEID4EEDEhQKB3NoaXBwZWQYBCABKAhCA+BBAyLgAQoTVXBzZXJ0U291cmNlUmVxdWVzdBJ/CgRuYW1lGAEgASgJQnHgQQKatRhqKhlbYS16MC05XVthLXowLTkuXy1dezAsNjN9Wk0xIHRvIDY0IGxvd2VyLWNhc2UgbGV0dGVycywgZGlnaXRzLCAnLicsICdfJyBhbmQgJy0nLCBhIGxldHRlciBvciBkaWdpdCBmaXJzdBIZCgN1cmwYAiABKAlCDOBBApq1GAUYASCAIBIXCgpjb25maWd1cmVkGAMgASgIQgPgQQMSFAoHc2hpcHBlZBgEIAEoCEID4EEDIi4KE1JlbW92ZVNvdXJjZVJlcXVlc3QSFwoEbmFtZRgBIAEoCUIJ4EECmrUYAiBAIiQKFFJlbW92ZVNvdXJjZVJlc3BvbnNlEgwKBG5hbWUYASABKAky4AMKDVNvdXJjZVNlcnZpY2USbQoLTGlzdFNvdXJjZXMSGi5zdmMudjEuTGlzdFNvdXJjZXNSZXF1ZXN0Ghsuc3ZjLnYxLkxpc3RTb3VyY2VzUmVzcG9uc2UiJZACAYi1GAGStRgHc291cmNlc4LT5JMCDRILL3YxL3NvdXJjZXMSaQoMVXBzZXJ0U291cmNlEhsuc3ZjLnYxLlVwc2VydFNvdXJjZVJlcXVlc3QaDi5zdmMudjEuU291cmNlIiyItRgCkrUYB3NvdXJjZXOC0+STAhc6ASoaEi92MS9zb3VyY2VzL3tuYW1lfRJ0CgxSZW1vdmVTb3VyY2USGy5zdmMudjEuUmVtb3ZlU291cmNlUmVxdWVzdBocLnN2Yy52MS5SZW1vdmVTb3VyY2VSZXNwb25zZSIpiLUYApK1GAdzb3VyY2VzgtPkkwIUKhIvdjEvc291cmNlcy97bmFtZX0SfwoOU2VhcmNoUGFja2FnZXMSHS5zdmMudjEuU2VhcmNoUGFja2FnZXNSZXF1ZXN0Gh4uc3ZjLnYxLlNlYXJjaFBhY2thZ2VzUmVzcG9uc2UiLpACAYi1GAGStRgPcGFja2FnZXMuc2VhcmNogtPkkwIOEgwvdjEvcGFja2FnZXNiBnByb3RvMw", [file_google_api_annotations, file_google_api_field_behavior, file_svc_v1_access, file_svc_v1_rules]);
+  fileDesc("ChNzdmMvdjEvc291cmNlLnByb3RvEgZzdmMudjEifQoVU2VhcmNoUGFja2FnZXNSZXF1ZXN0EhYKBXF1ZXJ5GAEgASgJQgeatRgDIIACEhYKBnNvdXJjZRgCIAEoCUIGmrUYAiBAEioKBWxpbWl0GAMgASgNQhaatRgSCQAAAAAAAPA/EQAAAAAAQI9ASACIAQFCCAoGX2xpbWl0InUKFlNlYXJjaFBhY2thZ2VzUmVzcG9uc2USJwoIcGFja2FnZXMYASADKAsyFS5zdmMudjEuTGlzdGVkUGFja2FnZRIjCgZlcnJvcnMYAiADKAsyEy5zdmMudjEuU291cmNlRXJyb3ISDQoFdG90YWwYAyABKA0i4wEKDUxpc3RlZFBhY2thZ2USDAoEc3BlYxgBIAEoCRIOCgZzb3VyY2UYAiABKAkSCgoCaWQYAyABKAkSDAoEbmFtZRgEIAEoCRIPCgdzdW1tYXJ5GAUgASgJEhAKCGhvbWVwYWdlGAYgASgJEg8KB2xpY2Vuc2UYByABKAkSDwoHcnVudGltZRgIIAEoCRITCgtwZXJtaXNzaW9ucxgJIAMoCRIjCgpzaXplX2J5dGVzGAogASgDSABSCnNpemVfYnl0ZXOIAQESDAoEdGFncxgLIAMoCUINCgtfc2l6ZV9ieXRlcyIsCgtTb3VyY2VFcnJvchIOCgZzb3VyY2UYASABKAkSDQoFZXJyb3IYAiABKAkiFAoSTGlzdFNvdXJjZXNSZXF1ZXN0IjYKE0xpc3RTb3VyY2VzUmVzcG9uc2USHwoHc291cmNlcxgBIAMoCzIOLnN2Yy52MS5Tb3VyY2UiUgoGU291cmNlEgwKBG5hbWUYASABKAkSCwoDdXJsGAIgASgJEhcKCmNvbmZpZ3VyZWQYAyABKAhCA+BBAxIUCgdzaGlwcGVkGAQgASgIQgPgQQMi4AEKE1Vwc2VydFNvdXJjZVJlcXVlc3QSfwoEbmFtZRgBIAEoCUJx4EECmrUYaioZW2EtejAtOV1bYS16MC05Ll8tXXswLDYzfVpNMSB0byA2NCBsb3dlci1jYXNlIGxldHRlcnMsIGRpZ2l0cywgJy4nLCAnXycgYW5kICctJywgYSBsZXR0ZXIgb3IgZGlnaXQgZmlyc3QSGQoDdXJsGAIgASgJQgzgQQKatRgFGAEggCASFwoKY29uZmlndXJlZBgDIAEoCEID4EEDEhQKB3NoaXBwZWQYBCABKAhCA+BBAyIuChNSZW1vdmVTb3VyY2VSZXF1ZXN0EhcKBG5hbWUYASABKAlCCeBBApq1GAIgQCIkChRSZW1vdmVTb3VyY2VSZXNwb25zZRIMCgRuYW1lGAEgASgJMt8DCg1Tb3VyY2VTZXJ2aWNlEm0KC0xpc3RTb3VyY2VzEhouc3ZjLnYxLkxpc3RTb3VyY2VzUmVxdWVzdBobLnN2Yy52MS5MaXN0U291cmNlc1Jlc3BvbnNlIiWQAgGItRgBkrUYB3NvdXJjZXOC0+STAg0SCy92MS9zb3VyY2VzEmkKDFVwc2VydFNvdXJjZRIbLnN2Yy52MS5VcHNlcnRTb3VyY2VSZXF1ZXN0Gg4uc3ZjLnYxLlNvdXJjZSIsiLUYApK1GAdzb3VyY2VzgtPkkwIXOgEqGhIvdjEvc291cmNlcy97bmFtZX0SdAoMUmVtb3ZlU291cmNlEhsuc3ZjLnYxLlJlbW92ZVNvdXJjZVJlcXVlc3QaHC5zdmMudjEuUmVtb3ZlU291cmNlUmVzcG9uc2UiKYi1GAKStRgHc291cmNlc4LT5JMCFCoSL3YxL3NvdXJjZXMve25hbWV9En4KDlNlYXJjaFBhY2thZ2VzEh0uc3ZjLnYxLlNlYXJjaFBhY2thZ2VzUmVxdWVzdBoeLnN2Yy52MS5TZWFyY2hQYWNrYWdlc1Jlc3BvbnNlIi2QAgGItRgBkrUYDnNvdXJjZXMuc2VhcmNogtPkkwIOEgwvdjEvcGFja2FnZXNiBnByb3RvMw", [file_google_api_annotations, file_google_api_field_behavior, file_svc_v1_access, file_svc_v1_rules]);
 
 /**
- * What to look for.
+ * What is looked for.
  *
  * @generated from message svc.v1.SearchPackagesRequest
  */
 export type SearchPackagesRequest = Message<"svc.v1.SearchPackagesRequest"> & {
   /**
-   * Words, in any order and case; without any, all packages are meant.
+   * Words with blanks between them; everything when empty.
    *
    * @generated from field: string query = 1;
    */
   query: string;
 
   /**
-   * Of this source alone.
+   * Name of a source; all when empty.
    *
    * @generated from field: string source = 2;
    */
   source: string;
+
+  /**
+   * Most packages to answer with; 1 to 1000, default 100.
+   *
+   * @generated from field: optional uint32 limit = 3;
+   */
+  limit?: number | undefined;
 };
 
 /**
@@ -53,18 +60,25 @@ export const SearchPackagesRequestSchema: GenMessage<SearchPackagesRequest> = /*
  */
 export type SearchPackagesResponse = Message<"svc.v1.SearchPackagesResponse"> & {
   /**
-   * By source and id.
+   * By name.
    *
    * @generated from field: repeated svc.v1.ListedPackage packages = 1;
    */
   packages: ListedPackage[];
 
   /**
-   * The sources that could not be read.
+   * Sources that could not be read.
    *
-   * @generated from field: repeated svc.v1.SourceProblem problems = 2;
+   * @generated from field: repeated svc.v1.SourceError errors = 2;
    */
-  problems: SourceProblem[];
+  errors: SourceError[];
+
+  /**
+   * How many there are, those beyond `limit` among them.
+   *
+   * @generated from field: uint32 total = 3;
+   */
+  total: number;
 };
 
 /**
@@ -75,7 +89,7 @@ export const SearchPackagesResponseSchema: GenMessage<SearchPackagesResponse> = 
   messageDesc(file_svc_v1_source, 1);
 
 /**
- * A package as its source tells of it.
+ * A package of a source.
  *
  * @generated from message svc.v1.ListedPackage
  */
@@ -95,56 +109,56 @@ export type ListedPackage = Message<"svc.v1.ListedPackage"> & {
   source: string;
 
   /**
-   * Id of the package.
+   * Its id.
    *
    * @generated from field: string id = 3;
    */
   id: string;
 
   /**
-   * Display name.
+   * Its display name.
    *
    * @generated from field: string name = 4;
    */
   name: string;
 
   /**
-   * One line about it; empty when the source says none.
+   * What it is, one line; empty where the index does not say, as all that follows.
    *
    * @generated from field: string summary = 5;
    */
   summary: string;
 
   /**
-   * The project's home page; empty when the source says none.
+   * The project's home page.
    *
    * @generated from field: string homepage = 6;
    */
   homepage: string;
 
   /**
-   * License of the program, as an SPDX expression; empty when the source says none.
+   * License of the program, as an SPDX expression.
    *
    * @generated from field: string license = 7;
    */
   license: string;
 
   /**
-   * What runs it, such as `docker`; empty when the source does not say.
+   * What runs it, such as `docker`.
    *
    * @generated from field: string runtime = 8;
    */
   runtime: string;
 
   /**
-   * What it asks of the host beyond the usual, one sentence each. The install asks for what the package itself says.
+   * What it asks of the host beyond the usual, one sentence each. An install asks for what the package itself says.
    *
    * @generated from field: repeated string permissions = 9;
    */
   permissions: string[];
 
   /**
-   * About what it takes once it is installed; absent when the source does not say.
+   * About what it takes once it is installed; absent where the index does not say.
    *
    * @generated from field: optional int64 size_bytes = 10 [json_name = "size_bytes"];
    */
@@ -168,9 +182,9 @@ export const ListedPackageSchema: GenMessage<ListedPackage> = /*@__PURE__*/
 /**
  * A source that could not be read.
  *
- * @generated from message svc.v1.SourceProblem
+ * @generated from message svc.v1.SourceError
  */
-export type SourceProblem = Message<"svc.v1.SourceProblem"> & {
+export type SourceError = Message<"svc.v1.SourceError"> & {
   /**
    * Its name.
    *
@@ -181,16 +195,16 @@ export type SourceProblem = Message<"svc.v1.SourceProblem"> & {
   /**
    * Why, one sentence.
    *
-   * @generated from field: string message = 2;
+   * @generated from field: string error = 2;
    */
-  message: string;
+  error: string;
 };
 
 /**
- * Describes the message svc.v1.SourceProblem.
- * Use `create(SourceProblemSchema)` to create a new message.
+ * Describes the message svc.v1.SourceError.
+ * Use `create(SourceErrorSchema)` to create a new message.
  */
-export const SourceProblemSchema: GenMessage<SourceProblem> = /*@__PURE__*/
+export const SourceErrorSchema: GenMessage<SourceError> = /*@__PURE__*/
   messageDesc(file_svc_v1_source, 3);
 
 /**
@@ -392,8 +406,9 @@ export const SourceService: GenService<{
     output: typeof RemoveSourceResponseSchema;
   },
   /**
-   * The packages of the sources that have all of the words in their id, name, summary or tags. A source that cannot be read
-   * is told beside those of the others.
+   * What the sources have to install: packages whose id, name, summary and tags together have every word, by name. A source that cannot be
+   * read does not keep the others from being searched; a remote one is asked again after a minute. Waits for its turn as an
+   * install does.
    *
    * @generated from rpc svc.v1.SourceService.SearchPackages
    */

@@ -69,10 +69,7 @@ export async function showSource(context: CommandContext, spec: string): Promise
         ["License", card.license || "not told"],
         ["Runtime", card.runtime || "not told"],
         ["Asks for", card.permissions.length === 0 ? "nothing beyond the usual" : card.permissions.join(" ")],
-        [
-          "Size",
-          card.size_bytes === undefined ? "not told" : `about ${formatBytes(Number(card.size_bytes))}`,
-        ],
+        ["Size", card.size_bytes === undefined ? "not told" : `about ${formatBytes(card.size_bytes)}`],
       ],
       context.paint,
     ),

@@ -23,6 +23,7 @@ export const packageTexts = {
     updated: "Written",
   },
   configured: "in the configuration file",
+  shipped: "comes with svc",
   addSource: "Add a source, or change its address",
   sourceName: "Name of the source",
   sourceNameHint: "Lower-case letters, digits, dots, dashes and underscores.",

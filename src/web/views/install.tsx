@@ -8,7 +8,7 @@ import { CancelWork, Work } from "../parts/work.tsx";
 import { Text } from "../parts/text.tsx";
 import { pathTo } from "../route.ts";
 import { texts } from "../texts.ts";
-import type { ViewProps } from "../views.tsx";
+import type { ViewProps } from "../view-props.ts";
 
 const Packages = lazily(() => import("./packages.tsx"), "Packages");
 

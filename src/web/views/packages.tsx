@@ -9,7 +9,7 @@ import { sentence } from "../plain-text.ts";
 import { pathTo } from "../route.ts";
 import { texts } from "../texts.ts";
 import { packageTexts as says } from "../texts/packages.ts";
-import type { ViewProps } from "../views.tsx";
+import type { ViewProps } from "../view-props.ts";
 
 /** Whoever types is not asked about each letter. */
 const searchAfterMs = 200;

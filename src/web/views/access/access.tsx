@@ -6,7 +6,7 @@ import { Text } from "../../parts/text.tsx";
 import { session } from "../../session.ts";
 import { texts } from "../../texts.ts";
 import { accessTexts as says } from "../../texts/access.ts";
-import type { ViewProps } from "../../views.tsx";
+import type { ViewProps } from "../../view-props.ts";
 import { AuditTrail } from "./audit-trail.tsx";
 import { Tokens } from "./tokens.tsx";
 

@@ -9,7 +9,7 @@ import { Text } from "../../parts/text.tsx";
 import { When } from "../../parts/when.tsx";
 import { sentence } from "../../plain-text.ts";
 import { accessTexts as says } from "../../texts/access.ts";
-import type { ViewProps } from "../../views.tsx";
+import type { ViewProps } from "../../view-props.ts";
 
 const { columns } = says;
 const recordsAtOnce = 100;

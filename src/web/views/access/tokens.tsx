@@ -9,7 +9,7 @@ import { Failure } from "../../parts/failure.tsx";
 import { ChoiceField, TextField } from "../../parts/field.tsx";
 import { When } from "../../parts/when.tsx";
 import { accessTexts as says } from "../../texts/access.ts";
-import type { ViewProps } from "../../views.tsx";
+import type { ViewProps } from "../../view-props.ts";
 
 /** Access tokens and what is known of them, for whoever came with the primary token. */
 export function Tokens({ api, node }: Pick<ViewProps, "api" | "node">) {

@@ -10,7 +10,7 @@ import { When } from "../../parts/when.tsx";
 import { pathTo } from "../../route.ts";
 import { texts } from "../../texts.ts";
 import { backupTexts as says } from "../../texts/backups.ts";
-import type { ViewProps } from "../../views.tsx";
+import type { ViewProps } from "../../view-props.ts";
 import { AppBackupsView } from "./app-backups.tsx";
 import { readArchives } from "./archives.ts";
 import { ArchiveView } from "./archive.tsx";

@@ -9,7 +9,7 @@ import { plainText } from "../../plain-text.ts";
 import { pathTo } from "../../route.ts";
 import { texts } from "../../texts.ts";
 import { fileTexts as says } from "../../texts/files.ts";
-import type { ViewProps } from "../../views.tsx";
+import type { ViewProps } from "../../view-props.ts";
 import { Directory } from "./directory.tsx";
 import { FileContent } from "./file-content.tsx";
 import { linkTo, readDirectory, type Listing } from "./paths.ts";

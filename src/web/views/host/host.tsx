@@ -16,7 +16,7 @@ import { plainText } from "../../plain-text.ts";
 import { texts } from "../../texts.ts";
 import { hostTexts as says } from "../../texts/host.ts";
 import { formatBytes, formatDuration, formatPercent, formatRate } from "../../units.ts";
-import type { ViewProps } from "../../views.tsx";
+import type { ViewProps } from "../../view-props.ts";
 import { Reboot } from "./reboot.tsx";
 
 const { columns } = says;

@@ -4,7 +4,7 @@ import { Confirm } from "../../parts/confirm.tsx";
 import { plainText } from "../../plain-text.ts";
 import { session } from "../../session.ts";
 import { hostTexts as says } from "../../texts/host.ts";
-import type { ViewProps } from "../../views.tsx";
+import type { ViewProps } from "../../view-props.ts";
 
 /** For who may: root with the primary token. */
 export function Reboot({ api, node }: Pick<ViewProps, "api" | "node">) {

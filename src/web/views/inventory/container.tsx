@@ -7,7 +7,7 @@ import { plainLine, plainText } from "../../plain-text.ts";
 import { pathTo } from "../../route.ts";
 import { texts } from "../../texts.ts";
 import { inventoryTexts as says } from "../../texts/inventory.ts";
-import type { ViewProps } from "../../views.tsx";
+import type { ViewProps } from "../../view-props.ts";
 
 const tail = 500;
 

@@ -11,7 +11,7 @@ import { Text } from "../../parts/text.tsx";
 import { plainText } from "../../plain-text.ts";
 import { pathTo } from "../../route.ts";
 import { inventoryTexts as says } from "../../texts/inventory.ts";
-import type { ViewProps } from "../../views.tsx";
+import type { ViewProps } from "../../view-props.ts";
 
 const { columns } = says;
 const verbs = ["start", "stop", "restart"] as const;

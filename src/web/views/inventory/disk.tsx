@@ -12,7 +12,7 @@ import { plainText } from "../../plain-text.ts";
 import { texts } from "../../texts.ts";
 import { inventoryTexts as says } from "../../texts/inventory.ts";
 import { formatBytes } from "../../units.ts";
-import type { ViewProps } from "../../views.tsx";
+import type { ViewProps } from "../../view-props.ts";
 
 const { columns } = says;
 

@@ -7,7 +7,7 @@ import { Text } from "../../parts/text.tsx";
 import { When } from "../../parts/when.tsx";
 import { inventoryTexts as says } from "../../texts/inventory.ts";
 import { formatBytes } from "../../units.ts";
-import type { ViewProps } from "../../views.tsx";
+import type { ViewProps } from "../../view-props.ts";
 import { Prune } from "./prune.tsx";
 
 const { columns } = says;

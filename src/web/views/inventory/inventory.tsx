@@ -3,7 +3,7 @@ import { Heading } from "../../parts/heading.tsx";
 import { pathTo } from "../../route.ts";
 import { texts } from "../../texts.ts";
 import { inventoryTexts as says } from "../../texts/inventory.ts";
-import type { ViewProps } from "../../views.tsx";
+import type { ViewProps } from "../../view-props.ts";
 import { ContainerView } from "./container.tsx";
 import { Containers } from "./containers.tsx";
 import { Disk } from "./disk.tsx";

@@ -11,7 +11,7 @@ import { When } from "../../parts/when.tsx";
 import { plainText } from "../../plain-text.ts";
 import { inventoryTexts as says } from "../../texts/inventory.ts";
 import { formatBytes, formatPercent } from "../../units.ts";
-import type { ViewProps } from "../../views.tsx";
+import type { ViewProps } from "../../view-props.ts";
 
 const { columns } = says;
 

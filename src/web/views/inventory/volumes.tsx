@@ -6,7 +6,7 @@ import { Table, type Column } from "../../parts/table.tsx";
 import { Text } from "../../parts/text.tsx";
 import { When } from "../../parts/when.tsx";
 import { inventoryTexts as says } from "../../texts/inventory.ts";
-import type { ViewProps } from "../../views.tsx";
+import type { ViewProps } from "../../view-props.ts";
 import { Prune } from "./prune.tsx";
 
 const { columns } = says;

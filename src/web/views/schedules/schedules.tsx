@@ -11,7 +11,7 @@ import { When } from "../../parts/when.tsx";
 import { pathTo } from "../../route.ts";
 import { texts } from "../../texts.ts";
 import { scheduleTexts as says } from "../../texts/schedules.ts";
-import type { ViewProps } from "../../views.tsx";
+import type { ViewProps } from "../../view-props.ts";
 import { switched } from "./schedule-draft.ts";
 import { ScheduleForm } from "./schedule-form.tsx";
 import { Does, NextRun, RunState } from "./schedule-words.tsx";

@@ -11,7 +11,7 @@ import { Text } from "../../parts/text.tsx";
 import { When } from "../../parts/when.tsx";
 import { plainText } from "../../plain-text.ts";
 import { packageTexts as says } from "../../texts/packages.ts";
-import type { ViewProps } from "../../views.tsx";
+import type { ViewProps } from "../../view-props.ts";
 
 const { columns } = says;
 

@@ -12,7 +12,7 @@ import { Text } from "../../parts/text.tsx";
 import { plainText } from "../../plain-text.ts";
 import { texts } from "../../texts.ts";
 import { packageTexts as says } from "../../texts/packages.ts";
-import type { ViewProps } from "../../views.tsx";
+import type { ViewProps } from "../../view-props.ts";
 import { Credentials } from "./credentials.tsx";
 
 const { columns } = says;
@@ -26,8 +26,8 @@ export function SourcesView({ api, node }: ViewProps) {
   const actions: Column<Source> = {
     title: columns.actions,
     cell: (source) =>
-      source.configured ? (
-        says.configured
+      source.configured || source.shipped ? (
+        says[source.configured ? "configured" : "shipped"]
       ) : (
         <button type="button" class="danger" onClick={() => (removed.value = source)}>
           {says.remove}
