@@ -1,4 +1,5 @@
 /** Sessions at the terminals of apps (S 2.9, 5.4; decisions 28): whatever carries them, it is this. */
+import { setTimeout as sleep } from "node:timers/promises";
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import type { ConsoleInput, ConsoleOutputSchema } from "../../gen/svc/v1/app_pb.ts";
 import type { AppCaller } from "../apps/app-registry.ts";
@@ -23,6 +24,8 @@ const maxWindow = 1_000;
 const lookIntervalMs = 500;
 /** Behind the exit, for the client's own end: some take what is closed before that for broken, and lose the exit. */
 const farewellMs = 1_000;
+/** Milliseconds from one end of what is typed to the next. */
+const endAgainMs = [250, 500, 1_000, 2_000, 4_000, 8_000, 16_000];
 
 interface Session {
   readonly first: ConsoleInput;
@@ -113,7 +116,9 @@ export class Consoles {
     await using terminal = await this.#apps.openTerminal(appId, request, caller);
     await using recording = await this.#record(first, size, caller);
     yield { output: { case: "opened", value: { interactive: true, recording: recording?.path ?? "" } } };
-    const typing = type(inputs, terminal, window, recording);
+    const over = new AbortController();
+    using _over = { [Symbol.dispose]: () => over.abort() };
+    const typing = type(inputs, terminal, window, recording, over.signal);
     const output = terminal.output[Symbol.asyncIterator]();
     for (;;) {
       const next = await unlessAborted(output.next(), signal);
@@ -179,6 +184,7 @@ async function type(
   terminal: Terminal,
   window: OutputWindow,
   recording: Recording | undefined,
+  over: AbortSignal,
 ): Promise<void> {
   const isWhole = await take(inputs, async ({ data, resize, ack, endOfInput }) => {
     if (ack > 0) window.acknowledge(Number(ack));
@@ -187,9 +193,25 @@ async function type(
       await recording?.resize(resize);
     }
     if (data.length > 0) await window.openFor(terminal.write(data));
-    if (endOfInput) await terminal.endInput();
+    if (endOfInput) void endInput(terminal, over);
   });
-  if (isWhole) await terminal.endInput().catch(() => undefined);
+  if (isWhole) void endInput(terminal, over);
+}
+
+/**
+ * A terminal knows no end of what is typed: ^D ends one read of it. Who reads later has lost it, or who changes the terminal's
+ * mode before, as interpreters do when they start; and behind an unfinished line it only ends the line.
+ */
+async function endInput(terminal: Terminal, over: AbortSignal): Promise<void> {
+  try {
+    await terminal.endInput();
+    for (const ms of endAgainMs) {
+      await sleep(ms, undefined, { signal: over });
+      await terminal.endInput();
+    }
+  } catch {
+    // The program has ended.
+  }
 }
 
 /** Takes each message that comes. @returns whether the client has said that no more come, instead of going away */
