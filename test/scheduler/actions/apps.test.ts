@@ -31,7 +31,11 @@ function fakeApps({ fail = {}, upToDate = false, hang }: FakeOptions = {}) {
     stopApp: does("stop"),
     restartApp: does("restart"),
     upgrade: (id: string, { stopApp }: { stopApp: boolean }, caller: AppCaller) =>
-      does("upgrade")(stopApp ? `${id} stopped for it` : id, caller).then(() => ({ upToDate, from: "1.0", to: upToDate ? "1.0" : "2.0" })),
+      does("upgrade")(stopApp ? `${id} stopped for it` : id, caller).then(() => ({
+        upToDate,
+        from: "1.0",
+        to: upToDate ? "1.0" : "2.0",
+      })),
     place: () => Promise.resolve({ directory: "/nowhere", uid: 0 }),
   };
 }
