@@ -126,8 +126,8 @@ async function archiveOf(
     },
   });
   reader.push(tar);
-  await frames.write(tar);
-  await frames.write(Buffer.alloc(1024));
+  frames.write(tar);
+  frames.write(Buffer.alloc(1024));
   await frames.end();
   const [indexBytes, table] = [await index.end(), frames.table()];
   const archive: WrittenArchive = {
