@@ -1,5 +1,5 @@
 /** A manifest that is made of what a directory has: shown, asked about, then written. */
-import { lstatSync, statSync } from "node:fs";
+import { lstatSync, mkdirSync, statSync } from "node:fs";
 import type { Stats } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import type { Remark } from "../authoring/check.ts";
@@ -126,6 +126,14 @@ export function requireOwn({ host }: CommandContext, dir: string): void {
   for (const owner of [statusOf(at)?.uid, statusOf(at, statSync)?.uid])
     if (owner !== undefined && owner !== 0)
       throw new UsageError(`${at} is another user's: do this as its owner, without sudo`);
+}
+
+/** Makes what is missing of a directory, never through what another user has put there meanwhile. @throws UsageError */
+export function makeOwn(context: CommandContext, dir: string): void {
+  requireOwn(context, dir);
+  const missing: string[] = [];
+  for (let at = dir; statusOf(at) === undefined && dirname(at) !== at; at = dirname(at)) missing.unshift(at);
+  for (const path of missing) mkdirSync(path);
 }
 
 /** As compilers say it: `file:line: what`. @throws ReportedError when there are problems */

@@ -51,7 +51,14 @@ const directions: Record<string, Direction> = {
   setup: { uses: [...ground, "daemon"] },
   authoring: { uses: [...ground, "packages", "runtimes"], knows: ["identity"] },
   cli: {
-    uses: [...ground, "src/rest/json-writer.ts", "src/doctor/examine.ts", "src/setup/setup.ts", "authoring"],
+    uses: [
+      ...ground,
+      "src/rest/json-writer.ts",
+      "src/doctor/examine.ts",
+      "src/setup/setup.ts",
+      "src/packages/git-url.ts",
+      "authoring",
+    ],
     knows: ["rpc"],
   },
   codegen: { uses: ["gen", "rest", "errors.ts", "error-payloads.ts"] },

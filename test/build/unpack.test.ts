@@ -1,6 +1,17 @@
 /** The files of the single executable: whole, of whoever runs it, and where nobody else may write. */
 import { createHash } from "node:crypto";
-import { chmod, mkdir, mkdtemp, readFile, readdir, rm, stat, writeFile } from "node:fs/promises";
+import {
+  chmod,
+  mkdir,
+  mkdtemp,
+  readFile,
+  readdir,
+  rm,
+  stat,
+  symlink,
+  utimes,
+  writeFile,
+} from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import test from "ava";
@@ -52,21 +63,58 @@ test("a daemon mends what is spoiled", async (t) => {
 });
 
 test("nothing is taken from where others may write, or from somebody else", async (t) => {
-  for (const open of ["", "programs", `programs/${packed.id}`]) {
-    const base = await baseOf(t);
-    const dir = unpackOnce(packed, [{ base, uid }], { isChecked: false });
-    await chmod(join(base, "..", open), 0o777);
-    t.throws(
-      () => unpackOnce(packed, [{ base, uid }], { isChecked: false }),
-      { message: /alone may write/ },
-      dir,
-    );
-  }
   const base = await baseOf(t);
-  unpackOnce(packed, [{ base, uid }], { isChecked: false });
+  const dir = unpackOnce(packed, [{ base, uid }], { isChecked: false });
+  await chmod(dir, 0o777);
+  t.throws(() => unpackOnce(packed, [{ base, uid }], { isChecked: false }), { message: /alone may write/ });
+  await chmod(dir, 0o755);
   t.throws(() => unpackOnce(packed, [{ base, uid: uid + 1 }], { isChecked: false }), {
     message: /alone may write/,
   });
+});
+
+test("a directory that others could write is closed to them, and what lies in it is looked at", async (t) => {
+  for (const open of ["", "programs"]) {
+    const base = await baseOf(t);
+    const dir = join(base, packed.id);
+    // As a umask of 002 leaves it, before the first command and after it.
+    await mkdir(base, { recursive: true });
+    for (const isThere of [false, true]) {
+      await chmod(join(base, "..", open), 0o775);
+      if (isThere) await writeFile(join(dir, "svc.cjs"), "another");
+      t.is(unpackOnce(packed, [{ base, uid }], { isChecked: false }), dir);
+      t.is((await stat(join(base, "..", open))).mode & 0o7777, 0o755);
+      t.is(await readFile(join(dir, "svc.cjs"), "utf8"), "main");
+    }
+  }
+});
+
+test("what commands left that were ended goes, and keeps nobody back", async (t) => {
+  const base = await baseOf(t);
+  for (const name of [".new-old", ".new-fresh"]) await mkdir(join(base, name), { recursive: true });
+  await utimes(join(base, ".new-old"), 1, 1);
+  const dir = unpackOnce(packed, [{ base, uid }], { isChecked: false });
+  t.deepEqual((await readdir(base)).sort(), [".new-fresh", packed.id]);
+  await rm(join(dir, "svc.cjs"));
+  await writeFile(join(dir, `svc.cjs.${process.pid}`), "half");
+  unpackOnce(packed, [{ base, uid }], { isChecked: true });
+  t.deepEqual((await readdir(dir)).sort(), ["native", "svc.cjs"]);
+});
+
+test("a place of the system that is not to be trusted, or not to be seen, is none", async (t) => {
+  const [system, own] = [await baseOf(t), await baseOf(t)];
+  const dir = unpackOnce(packed, [{ base: system, uid }], { isChecked: false });
+  const places = [
+    { base: system, uid },
+    { base: own, uid },
+  ];
+  await chmod(dir, 0o777);
+  t.is(unpackOnce(packed, places, { isChecked: false }), join(own, packed.id));
+  // Even root cannot look below it.
+  const loop = join(system, "loop");
+  await symlink("loop", loop);
+  places[0] = { base: join(loop, "programs"), uid };
+  t.is(unpackOnce(packed, places, { isChecked: false }), join(own, packed.id));
 });
 
 test("what the system has is taken, and what is not as it was built is not kept", async (t) => {

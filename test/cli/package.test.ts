@@ -10,6 +10,7 @@ import test from "ava";
 import type { ExecutionContext } from "ava";
 import { eventually } from "../support/eventually.ts";
 import { main } from "../support/svc-main.ts";
+import { appOf, startFakeDaemon } from "./support/fake-daemon.ts";
 import { runSvc } from "./support/run-svc.ts";
 import type { SvcRun } from "./support/run-svc.ts";
 
@@ -167,6 +168,32 @@ test("source check finds what is wrong beside an index", async (t) => {
     t.regex(stderr, /is another user's: do this as its owner/);
   }
   t.deepEqual(await readdir(dir), ["Procfile"]);
+});
+
+test("an export is written whole or not at all, and by root in nobody else's directory", async (t) => {
+  await using daemon = await startFakeDaemon([appOf({ id: "shop" })]);
+  const exportTo = (dir: string) =>
+    svc("app", "export", "shop", "--to", "kubernetes", "--output", dir, "--socket", daemon.socketPath);
+  const dir = await directory(t);
+  const fresh = join(dir, "a/b");
+  const written = await exportTo(fresh);
+  t.is(written.exitCode, 0, written.stderr);
+  t.deepEqual((await readdir(fresh)).sort(), ["more.yaml", "shop.yaml"]);
+  await rm(join(fresh, "shop.yaml"));
+  const again = await exportTo(fresh);
+  t.is(again.exitCode, 2);
+  t.regex(again.stderr, /more\.yaml is there already/);
+  t.deepEqual(await readdir(fresh), ["more.yaml"]);
+  if (uid !== 0) return;
+  const { lchown } = await import("node:fs/promises");
+  const link = join(dir, "link");
+  await symlink(await directory(t), link);
+  await lchown(link, 65_534, 65_534);
+  for (const path of [link, join(link, "new")]) {
+    const { exitCode, stderr } = await exportTo(path);
+    t.is(exitCode, 2, path);
+    t.regex(stderr, /is another user's: do this as its owner/);
+  }
 });
 
 test("Ctrl-C in the middle of a build leaves nothing", async (t) => {

@@ -1,7 +1,7 @@
 /** What is newer than what is installed, and what can be installed: over the contract, and as the command line tells it. */
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
-import { mkdir, readFile, readdir, rm, writeFile } from "node:fs/promises";
+import { chown, mkdir, readFile, readdir, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import test from "ava";
@@ -36,7 +36,7 @@ test("an app of which there is something newer is told of everywhere until it is
     { id: "plain", version: "1.0.0", outdatedImages: [] },
     { id: "web", version: "v1.0.0", availableVersion: "v1.1.0" },
   ]);
-  t.is(updates[0]?.availableVersion, undefined, "a directory has no versions");
+  t.is(updates[0]?.availableVersion, undefined, "its manifest says the same version");
   t.is((await apps.getApp({ id: "web" })).availableVersion, "v1.1.0");
   t.is((await status.getStatus({})).apps?.outdated, 1);
   const outdated = await svc("outdated");
@@ -50,10 +50,18 @@ test("an app of which there is something newer is told of everywhere until it is
   t.is((await apps.getApp({ id: "web" })).availableVersion, undefined);
   t.is((await status.getStatus({})).apps?.outdated, 0);
 
+  await writePackage(join(daemon.dir, "plain"), port, { id: "plain", version: "1.2.0" });
+  await apps.listUpdates({});
+  t.is((await apps.getApp({ id: "plain" })).availableVersion, "1.2.0");
+  t.is((await apps.upgradeApp({ id: "plain" })).to, "1.2.0");
+  t.is((await apps.getApp({ id: "plain" })).availableVersion, undefined);
+
   await rm(repository, { recursive: true });
   const { updates: last } = await apps.listUpdates({});
   t.regex(last.find(({ id }) => id === "web")?.problem ?? "", /web\.git/);
-  t.regex((await svc("outdated")).stderr, /warning: not known of web: /);
+  const { stderr } = await svc("outdated");
+  t.regex(stderr, /warning: not known of web: /);
+  t.notRegex(stderr, /Nothing newer/);
 });
 
 test("a git repository without a manifest is cloned, gets one, and is installed", async (t) => {
@@ -65,6 +73,19 @@ test("a git repository without a manifest is cloned, gets one, and is installed"
   await git("git", ["-C", repository, "rm", "--quiet", "svc.yaml"]);
   await git("git", ["-C", repository, ...identity, "commit", "--quiet", "--message", "no manifest"]);
   await git("git", ["-C", repository, "tag", "--delete", "v1.0.0"]);
+  await git("git", ["-C", repository, "checkout", "--quiet", "--orphan", "empty"]);
+  await git("git", ["-C", repository, "rm", "--quiet", "-r", "--force", "."]);
+  await git("git", [
+    "-C",
+    repository,
+    ...identity,
+    "commit",
+    "--quiet",
+    "--allow-empty",
+    "--message",
+    "empty",
+  ]);
+  await git("git", ["-C", repository, "checkout", "--quiet", "main"]);
   const here = join(daemon.dir, "here");
   await mkdir(here);
   const svc = async (...more: string[]) => {
@@ -82,6 +103,19 @@ test("a git repository without a manifest is cloned, gets one, and is installed"
     assert.equal(code, 2, stderr);
   }, 60_000);
   t.deepEqual(await readdir(here), []);
+  // Of one of which nothing can be made, nothing is left.
+  const empty = await svc("--yes", "--branch", "empty");
+  t.not(empty.code, 0);
+  t.regex(empty.stderr, /has nothing to make a package of/);
+  t.deepEqual(await readdir(here), []);
+  if (process.getuid?.() === 0) {
+    await chown(here, 65_534, 65_534);
+    const { code, stderr } = await svc("--yes");
+    t.is(code, 2, stderr);
+    t.regex(stderr, /is another user's: do this as its owner/);
+    t.deepEqual(await readdir(here), []);
+    await chown(here, 0, 0);
+  }
   const installed = await svc("--yes");
   t.is(installed.code, 0, installed.stderr);
   t.regex(installed.stdout, /^Installed plain /);
@@ -134,7 +168,7 @@ test("packages are searched in all sources, one that cannot be read is told, and
   for (const line of [/License: +MIT/, /Size: +about 512 MiB/, /Asks for: It uses the graphics processors/])
     t.regex(card.stdout, line);
   t.regex(card.stderr, /svc install own\/wiki/);
-  t.is((await svc("source", "show", "own/nothing")).exitCode, 2);
+  t.is((await svc("source", "show", "own/nothing")).exitCode, 3);
   t.like(await errorOf(sources.searchPackages({ source: "other" })), { code: "InvalidArgument" });
 });
 

@@ -2,12 +2,16 @@
 import { createHash } from "node:crypto";
 import {
   closeSync,
+  constants,
+  fchmodSync,
+  fstatSync,
   fsyncSync,
   lstatSync,
   mkdirSync,
   mkdtempSync,
   openSync,
   readFileSync,
+  readdirSync,
   renameSync,
   rmSync,
   writeFileSync,
@@ -40,8 +44,11 @@ export interface UnpackOptions {
   readonly isChecked: boolean;
 }
 
+/** No command takes as long to unpack. */
+const leftOverMs = 60 * 60_000;
+
 /**
- * @param places the first in which they lie is taken; they are written into the last
+ * @param places the first in which they lie is taken; they are written into the last, which belongs to whoever runs this
  * @returns the directory
  * @throws Error where somebody else could have written into it
  */
@@ -50,23 +57,27 @@ export function unpackOnce(packed: Packed, places: readonly Place[], { isChecked
   if (own === undefined) throw new RangeError("there is no place to unpack to");
   const umask = process.umask(0o022);
   try {
-    for (const place of places) {
-      const dir = join(place.base, packed.id);
-      if (!isThere(dir)) continue;
-      for (const path of [dirname(place.base), place.base, dir]) requireSafe(path, place.uid);
-      if (isChecked && place === own) mend(packed, dir);
-      return dir;
+    for (const { base, uid } of places.slice(0, -1)) {
+      const dir = join(base, packed.id);
+      if ([dirname(base), base, dir].every((path) => isSafe(path, uid))) return dir;
     }
-    return write(packed, own);
+    const dir = join(own.base, packed.id);
+    if (!isThere(dir)) return write(packed, own);
+    const wasOpen = closeToOthers(own);
+    requireSafe(dir, own.uid);
+    if (isChecked || wasOpen) mend(packed, dir);
+    return dir;
   } finally {
     process.umask(umask);
   }
 }
 
-function write(packed: Packed, { base, uid }: Place): string {
+function write(packed: Packed, place: Place): string {
+  const { base } = place;
   const dir = join(base, packed.id);
   mkdirSync(base, { recursive: true, mode: 0o755 });
-  for (const path of [dirname(base), base]) requireSafe(path, uid);
+  closeToOthers(place);
+  forgetLeftOvers(base);
   const fresh = mkdtempSync(join(base, ".new-"));
   try {
     const tree = join(fresh, packed.id);
@@ -90,6 +101,8 @@ function put({ content }: Packed, dir: string, { path, mode, sum }: PackedFile):
   const target = join(dir, path);
   mkdirSync(dirname(target), { recursive: true, mode: 0o755 });
   const fresh = `${target}.${process.pid}`;
+  // Of an earlier process of this number, which was ended.
+  rmSync(fresh, { force: true });
   const descriptor = openSync(fresh, "wx", mode);
   try {
     writeFileSync(descriptor, content(path));
@@ -114,8 +127,43 @@ function isThere(path: string): boolean {
   return lstatSync(path, { throwIfNoEntry: false }) !== undefined;
 }
 
+/** What commands that were ended have left. */
+function forgetLeftOvers(base: string): void {
+  for (const name of readdirSync(base).filter((entry) => entry.startsWith(".new-"))) {
+    const path = join(base, name);
+    const { mtimeMs = Infinity } = lstatSync(path, { throwIfNoEntry: false }) ?? {};
+    if (mtimeMs < Date.now() - leftOverMs) rmSync(path, { recursive: true, force: true });
+  }
+}
+
+/** A directory that was made under a umask of 002 is its owner's all the same. @returns whether somebody else could write */
+function closeToOthers({ base, uid }: Place): boolean {
+  let wasOpen = false;
+  for (const path of [dirname(base), base]) {
+    if (isSafe(path, uid)) continue;
+    wasOpen = true;
+    const descriptor = openSync(path, constants.O_RDONLY | constants.O_DIRECTORY | constants.O_NOFOLLOW);
+    try {
+      const stats = fstatSync(descriptor);
+      if (stats.uid === uid) fchmodSync(descriptor, stats.mode & 0o7755);
+    } finally {
+      closeSync(descriptor);
+    }
+    requireSafe(path, uid);
+  }
+  return wasOpen;
+}
+
 function requireSafe(path: string, uid: number): void {
-  const stats = lstatSync(path);
-  if (!stats.isDirectory() || stats.uid !== uid || (stats.mode & 0o022) !== 0)
-    throw new Error(`${path} is not a directory that uid ${uid} alone may write`);
+  if (!isSafe(path, uid)) throw new Error(`${path} is not a directory that uid ${uid} alone may write`);
+}
+
+/** What cannot be looked at is not. */
+function isSafe(path: string, uid: number): boolean {
+  try {
+    const stats = lstatSync(path);
+    return stats.isDirectory() && stats.uid === uid && (stats.mode & 0o022) === 0;
+  } catch {
+    return false;
+  }
 }

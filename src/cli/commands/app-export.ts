@@ -1,10 +1,12 @@
 /** `svc app export`: an app as manifests for another engine. */
-import { mkdir, writeFile } from "node:fs/promises";
+import { writeFile } from "node:fs/promises";
 import { basename, join, resolve } from "node:path";
 import { Option, type Command } from "commander";
 import { ExportAppRequestTos } from "../../../gen/svc/v1/words.ts";
 import type { CommandContext } from "../context.ts";
+import { exists } from "../exists.ts";
 import { UsageError } from "../failure.ts";
+import { makeOwn } from "../package-plan.ts";
 import type { RunCommand } from "../run-command.ts";
 import { escapeControls, escapeLines } from "../render/escape.ts";
 import { calls } from "../transport/calls.ts";
@@ -44,14 +46,18 @@ async function write(
   dir: string,
   files: readonly { name: string; content: string }[],
 ): Promise<void> {
-  await mkdir(dir, { recursive: true });
-  for (const { name, content } of files) {
+  for (const { name } of files) {
     // Whoever answers must not choose where it is written.
     if (name !== basename(name) || ["", ".", ".."].includes(name)) {
       throw new UsageError(
         `the daemon answered with a file that cannot be written: "${escapeControls(name)}"`,
       );
     }
+  }
+  makeOwn(context, dir);
+  for (const { name } of files)
+    if (exists(join(dir, name))) throw new UsageError(`${join(dir, name)} is there already`);
+  for (const { name, content } of files) {
     await writeFile(join(dir, name), content, { flag: "wx" });
     await context.print(`${escapeControls(join(dir, name))}\n`);
   }

@@ -21,6 +21,13 @@ export function fakeApps(apps: readonly App[], onLeft: () => void): Partial<Serv
         : { apps: apps.slice(from), nextPageToken: "" };
     },
     getApp: ({ id }) => find(id),
+    exportApp: ({ id }) => ({
+      files: [
+        { name: `${find(id).id}.yaml`, content: "kind: Deployment\n" },
+        { name: "more.yaml", content: "kind: Service\n" },
+      ],
+      notes: [],
+    }),
     startApp: ({ id }) => {
       if (id === "luckless") {
         throw new SvcError("start_failed", 'app "luckless" did not start: it exited with code 1');
