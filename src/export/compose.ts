@@ -1,7 +1,7 @@
 /** An app as a compose file, with the files that it is handed beside it. */
 import { basename } from "node:path";
 import { stringify } from "yaml";
-import { secretPlaceholder, type ExportedApp, type Workload } from "./workload.ts";
+import { publishedAs, secretPlaceholder, type ExportedApp, type Workload } from "./workload.ts";
 
 export function toCompose(workload: Workload): ExportedApp {
   const { name, image, entrypoint, command, env, secretEnv, volumes, ports, health, limits, runtime } =
@@ -29,7 +29,7 @@ export function toCompose(workload: Workload): ExportedApp {
     ),
     ...(ports.length > 0 &&
       runtime.network === "bridge" && {
-        ports: ports.map(({ port, inside, protocol }) => `${port}:${inside}/${protocol}`),
+        ports: ports.map(publishedAs),
       }),
     ...(runtime.network !== "bridge" && { network_mode: runtime.network }),
     ...(mounts.length > 0 && { volumes: mounts }),
@@ -73,6 +73,7 @@ export function toCompose(workload: Workload): ExportedApp {
       ...(secretEnv.length > 0
         ? [`set ${secretEnv.join(", ")} in the environment of docker compose, or in .env`]
         : []),
+      ...(workload.replicas > 1 ? [`it runs once there, not ${workload.replicas} times`] : []),
     ],
   };
 }

@@ -1,5 +1,6 @@
 /** What another engine needs to run an app, in files that its own tools take. */
 import type { ExportAppRequestTo } from "../../gen/svc/v1/words.ts";
+import type { PublishOptions } from "../runtimes/published-ports.ts";
 import type { RunnableApp } from "../runtimes/runtime.ts";
 import { toCompose } from "./compose.ts";
 import { toKubernetes } from "./kubernetes.ts";
@@ -15,8 +16,8 @@ const writers: Readonly<Record<ExportAppRequestTo, (workload: Workload) => Expor
 };
 
 /** @throws SvcError `not_possible` for an app that is not one container */
-export function exportApp(app: RunnableApp, to: ExportAppRequestTo): ExportedApp {
-  const workload = workloadOf(app);
+export function exportApp(app: RunnableApp, to: ExportAppRequestTo, options: PublishOptions): ExportedApp {
+  const workload = workloadOf(app, options);
   const { files, notes } = writers[to](workload);
   return { files, notes: [...workload.notes, ...notes] };
 }

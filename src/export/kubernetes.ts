@@ -1,7 +1,7 @@
 /** An app as manifests of Kubernetes (apps/v1, v1): one YAML file of several documents, for `kubectl apply -f`. */
 import { basename } from "node:path";
 import { stringify } from "yaml";
-import { secretPlaceholder, type ExportedApp, type Workload } from "./workload.ts";
+import { addressNotes, secretPlaceholder, type ExportedApp, type Workload } from "./workload.ts";
 
 const volumeSize = "1Gi";
 
@@ -14,7 +14,17 @@ export function toKubernetes(workload: Workload): ExportedApp {
     deployment(workload),
     ...(ports.length === 0 ? [] : [service(workload)]),
   ].filter((document) => document !== undefined);
+  const { user } = runtime;
   const notes = [
+    ...(user === undefined || userIds(user) !== undefined
+      ? []
+      : [
+          `it runs as "${user}" here, and a Deployment takes numbers alone: set runAsUser, or it runs as its image says`,
+        ]),
+    ...(runtime.network === "none"
+      ? ["it has no network here; there it has one, unless a NetworkPolicy forbids it"]
+      : []),
+    ...addressNotes(workload, "within its cluster"),
     ...(volumes.length > 0 ? [`each volume asks for ${volumeSize}: set what it needs`] : []),
     ...(limits.openFiles === undefined ? [] : ["its limit of open files is the runtime's of the node there"]),
     ...(ports.length === 0
@@ -31,6 +41,16 @@ export function toKubernetes(workload: Workload): ExportedApp {
   return {
     files: [{ name: `${name}.yaml`, content: documents.map((each) => stringify(each)).join("---\n") }],
     notes,
+  };
+}
+
+/** `1000` and `1000:1000`. */
+function userIds(user: string): { runAsUser: number; runAsGroup?: number } | undefined {
+  const [, runAsUser, runAsGroup] = /^(\d+)(?::(\d+))?$/.exec(user) ?? [];
+  if (runAsUser === undefined) return undefined;
+  return {
+    runAsUser: Number(runAsUser),
+    ...(runAsGroup !== undefined && { runAsGroup: Number(runAsGroup) }),
   };
 }
 
@@ -171,6 +191,7 @@ function container(workload: Workload): object {
     ...(Object.keys(bounds).length > 0 && { resources: { limits: bounds } }),
     ...(probe && { readinessProbe: probe, livenessProbe: probe }),
     securityContext: {
+      ...(runtime.user !== undefined && userIds(runtime.user)),
       ...(runtime.privileged ? { privileged: true } : { allowPrivilegeEscalation: false }),
       ...(runtime.capabilities.length > 0 && { capabilities: { add: runtime.capabilities } }),
     },

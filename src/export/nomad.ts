@@ -1,6 +1,6 @@
 /** An app as a job of Nomad in its API's JSON: `nomad job run -json FILE`. */
 import { posix } from "node:path";
-import type { ExportedApp, Workload } from "./workload.ts";
+import { addressNotes, type ExportedApp, type Workload } from "./workload.ts";
 
 const nanosecondsPerMs = 1_000_000;
 const bytesPerMb = 1024 * 1024;
@@ -46,6 +46,7 @@ export function toNomad(workload: Workload): ExportedApp {
   return {
     files: [{ name: `${name}.nomad.json`, content: `${JSON.stringify(job, undefined, 2)}\n` }],
     notes: [
+      ...addressNotes(workload, "at the addresses of its node"),
       ...volumes.map(
         (volume) => `declare the host volume "${name}-${volume.name}" on the clients that may run it`,
       ),
@@ -75,7 +76,15 @@ function taskOf(workload: Workload): object {
       ...(program !== undefined && { args: command.map(literal) }),
       ...(runtime.workingDir !== undefined && { work_dir: runtime.workingDir }),
       ...(ports.length > 0 && { ports: ports.map((port) => label(port.name)) }),
-      ...(runtime.privileged && { privileged: true }),
+      ...(runtime.privileged ? { privileged: true } : { security_opt: ["no-new-privileges"] }),
+      // With ports the group says it.
+      ...(runtime.network !== "bridge" && ports.length === 0 && { network_mode: runtime.network }),
+      ...(runtime.pid === "host" && { pid_mode: "host" }),
+      ...(runtime.ipc === "host" && { ipc_mode: "host" }),
+      ...(runtime.groups !== undefined && { group_add: runtime.groups.map(String) }),
+      ...(runtime.devices.length > 0 && {
+        devices: runtime.devices.map((path) => ({ host_path: path, container_path: path })),
+      }),
       ...(runtime.capabilities.length > 0 && { cap_add: runtime.capabilities }),
       ...(limits.openFiles !== undefined && { ulimit: { nofile: String(limits.openFiles) } }),
       volumes: [

@@ -1,6 +1,6 @@
 /** An app as units of Podman's Quadlet (podman-systemd.unit(5)), for `~/.config/containers/systemd`. */
 import { basename } from "node:path";
-import { secretPlaceholder, type ExportedApp, type Workload } from "./workload.ts";
+import { publishedAs, secretPlaceholder, type ExportedApp, type Workload } from "./workload.ts";
 
 export function toQuadlet(workload: Workload): ExportedApp {
   const { name, image, entrypoint, command, env, secretEnv, volumes, ports, health, limits, runtime } =
@@ -26,10 +26,7 @@ export function toQuadlet(workload: Workload): ExportedApp {
       .filter(([key]) => !secrets.includes(key))
       .map(([key, value]): [string, string] => ["Environment", quoted(`${key}=${value}`)]),
     ...secrets.map((key): [string, string] => ["Secret", `${secretName(name, key)},type=env,target=${key}`]),
-    ...ports.map(({ port, inside, protocol }): [string, string] => [
-      "PublishPort",
-      `${port}:${inside}/${protocol}`,
-    ]),
+    ...ports.map((port): [string, string] => ["PublishPort", publishedAs(port)]),
     ...volumes.map((volume): [string, string] => ["Volume", `${name}-${volume.name}.volume:${volume.path}`]),
     ...files.map((file): [string, string] => ["Volume", `./${file.name}:${file.path}:ro`]),
     ...runtime.mounts.map(({ source, target, read_only: readOnly }): [string, string] => [
@@ -88,23 +85,24 @@ function secretName(name: string, key: string): string {
   return `${name}-${key.toLowerCase().replaceAll("_", "-")}`;
 }
 
+/** Without specifiers of systemd: no value has one. */
 function sections(all: Record<string, readonly (readonly [string, string])[]>): string {
+  const line = ([key, value]: readonly [string, string]) => `${key}=${value.replaceAll("%", "%%")}\n`;
   return Object.entries(all)
-    .map(([section, lines]) => `[${section}]\n${lines.map(([key, value]) => `${key}=${value}\n`).join("")}`)
+    .map(([section, lines]) => `[${section}]\n${lines.map(line).join("")}`)
     .join("\n");
 }
 
-/** One word for systemd (systemd.syntax(7)): specifiers and variables are no more than their letters. */
+/** One word for systemd (systemd.syntax(7)): variables are no more than their letters. */
 function quoted(text: string): string {
   const escaped = text
     .replaceAll("\\", "\\\\")
     .replaceAll('"', '\\"')
     .replaceAll("\n", "\\n")
-    .replaceAll("%", "%%")
     .replaceAll("$", () => "$$");
   return `"${escaped}"`;
 }
 
 function oneLine(text: string): string {
-  return text.replaceAll(/[\x00-\x1f\x7f]+/g, " ").replaceAll("%", "%%");
+  return text.replaceAll(/[\x00-\x1f\x7f]+/g, " ");
 }

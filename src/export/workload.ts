@@ -1,15 +1,17 @@
 /** What an app is to any engine: what its container gets, without what only svc knows of it, and without its secrets. */
+import { isIPv6 } from "node:net";
 import { posix } from "node:path";
 import { SvcError } from "../errors.ts";
 import type { JsonObject } from "../lib/json.ts";
 import { settingsOf, type DockerRuntime, type Manifest } from "../packages/manifest.ts";
-import { mergeDefaults, resolvePorts, resolveSettings, type SettingsFile } from "../packages/settings.ts";
+import { mergeDefaults, resolveSettings, type SettingsFile } from "../packages/settings.ts";
 import {
   containerEnvironment,
   containerExpander,
   mountPoints,
   namedPlaces,
 } from "../runtimes/docker/container-scope.ts";
+import { anyAddress, publishedPorts, type PublishOptions } from "../runtimes/published-ports.ts";
 import type { RunnableApp } from "../runtimes/runtime.ts";
 
 export interface Workload {
@@ -33,6 +35,8 @@ export interface Workload {
     readonly protocol: "tcp" | "udp";
     readonly port: number;
     readonly inside: number;
+    /** Of the host. */
+    readonly address: string;
   }[];
   readonly replicas: number;
   readonly health: Manifest["health"];
@@ -56,7 +60,7 @@ export interface ExportedApp {
 export const secretPlaceholder = "REPLACE-ME";
 
 /** @throws SvcError `not_possible` for an app that is not one container */
-export function workloadOf(app: RunnableApp): Workload {
+export function workloadOf(app: RunnableApp, options: PublishOptions): Workload {
   const { manifest } = app;
   const { runtime } = manifest;
   if (runtime.kind !== "docker") {
@@ -90,7 +94,7 @@ export function workloadOf(app: RunnableApp): Workload {
       ...manifest.volumes.map(({ name, path }) => ({ name: plainName(name), path: posix.normalize(path) })),
       ...(namedPlaces(app, runtime).has("data") ? [{ name: "data", path: mountPoints.data }] : []),
     ],
-    ports: resolvePorts(manifest, settings).map((port) => ({
+    ports: publishedPorts(safe, options).map((port) => ({
       ...port,
       inside: declared.get(port.name) ?? port.port,
     })),
@@ -138,6 +142,19 @@ function notesOf(app: RunnableApp, runtime: DockerRuntime, secrets: readonly str
     ...runtime.mounts.map(({ source }) => `it mounts ${source} of its host`),
     ...runtime.devices.map((device) => `it uses the device ${device} of its host`),
   ];
+}
+
+/** A port as compose and Podman take it. */
+export function publishedAs({ address, port, inside, protocol }: Workload["ports"][number]): string {
+  const at = address === anyAddress ? "" : `${isIPv6(address) ? `[${address}]` : address}:`;
+  return `${at}${port}:${inside}/${protocol}`;
+}
+
+/** Where an engine chooses the addresses itself. */
+export function addressNotes({ ports, runtime }: Workload, there: string): string[] {
+  return ports
+    .filter(({ address }) => address !== anyAddress && runtime.network === "bridge")
+    .map(({ port, address }) => `here port ${port} is reached at ${address} alone; there ${there}`);
 }
 
 /** As names of Kubernetes are (RFC 1123): 63 characters of a-z, 0-9 and hyphens. */

@@ -9,7 +9,7 @@ export interface PublishOptions {
   readonly usersAddress: string;
 }
 
-const anyAddress = "0.0.0.0";
+export const anyAddress = "0.0.0.0";
 
 /** What the manifest and the settings choose, else the default of the app's owner. */
 export function publishedPorts(

@@ -8,7 +8,7 @@ import { promisify } from "node:util";
 import test from "ava";
 import { parseAllDocuments } from "yaml";
 import type { ExportAppRequestTo } from "../../gen/svc/v1/words.ts";
-import { exportApp } from "../../src/export/export.ts";
+import { exportApp as exportWith } from "../../src/export/export.ts";
 import type { ExportedApp } from "../../src/export/workload.ts";
 import { createManifestParser } from "../../src/packages/manifest-parser.ts";
 import { createSettingsValidator } from "../../src/packages/settings-validator.ts";
@@ -49,6 +49,9 @@ async function appOf(text: string, settings: RunnableApp["settings"] = {}): Prom
     ...{ manifest: parsed, settings, startedSettings: null },
   };
 }
+
+const exportApp = (app: RunnableApp, to: ExportAppRequestTo): ExportedApp =>
+  exportWith(app, to, { usersAddress: "127.0.0.1" });
 
 const shop = (): Promise<RunnableApp> => appOf(manifest, { password: secret, key: secret });
 
@@ -130,6 +133,63 @@ test("Quadlet gets units, with what systemd would expand spelt out", async (t) =
   }
   t.true(files.some(({ name }) => name === "shop-keep.volume"));
   t.true(notes.some((note) => note.includes("podman secret create shop-password")));
+});
+
+const odd = `id: odd
+name: Odd
+version: "1"
+docker:
+  image: "registry.example/odd:1"
+  user: "1000:1001"
+  pid: host
+  ipc: host
+  groups: [44]
+  devices: [/dev/fuse]
+  working_dir: /srv/%h
+permissions: [host_pid, host_ipc, groups, devices]
+settings: { properties: { port: { type: integer, default: 8081 }, other: { type: integer, default: 8082 } } }
+ports:
+  - { name: http, setting: port, container_port: 8080 }
+  - { name: six, setting: other, container_port: 8082, address: "::1" }
+`;
+
+test("ports stay at the addresses that they have here, or a note says that they do not", async (t) => {
+  const app = { ...(await appOf(odd)), ownerUid: 1000 };
+  const [compose] = exportApp(app, "compose").files;
+  t.regex(compose?.content ?? "", /- 127\.0\.0\.1:8081:8080\/tcp\n +- "?\[::1\]:8082:8082\/tcp"?\n/);
+  const [unit] = exportApp(app, "quadlet").files;
+  t.regex(
+    unit?.content ?? "",
+    /^PublishPort=127\.0\.0\.1:8081:8080\/tcp\nPublishPort=\[::1\]:8082:8082\/tcp$/m,
+  );
+  for (const to of ["kubernetes", "nomad"] as const) {
+    const { notes } = exportApp(app, to);
+    t.true(
+      notes.some((note) => note.startsWith("here port 8081 is reached at 127.0.0.1 alone; there ")),
+      to,
+    );
+  }
+});
+
+test("what a container has of its host goes along, and no value is a specifier of systemd", async (t) => {
+  const app = await appOf(odd);
+  const [job] = exportApp(app, "nomad").files;
+  for (const line of [
+    /"pid_mode": "host"/,
+    /"ipc_mode": "host"/,
+    /"group_add": \[\s+"44"/,
+    /"host_path": "\/dev\/fuse"/,
+  ])
+    t.regex(job?.content ?? "", line);
+  t.regex(exportApp(app, "kubernetes").files[0]?.content ?? "", /runAsUser: 1000\n +runAsGroup: 1001\n/);
+  const named = exportApp(await appOf(odd.replace('"1000:1001"', "web")), "kubernetes");
+  t.notRegex(named.files[0]?.content ?? "", /runAs/);
+  t.true(named.notes.some((note) => note.includes('it runs as "web" here')));
+  const unit = exportApp({ ...app, version: "50%" }, "quadlet").files[0]?.content ?? "";
+  t.regex(unit, /^WorkingDir=\/srv\/%%h$/m);
+  t.regex(unit, /^Description=odd 50%%$/m);
+  const twice = exportApp({ ...app, placement: { replicas: 2, ports: "mesh" } }, "compose");
+  t.true(twice.notes.includes("it runs once there, not 2 times"));
 });
 
 const composeProgram = [["docker-compose"], ["docker", "compose"]].find(([program = "", ...args]) => {
