@@ -104,14 +104,15 @@ export class AppUpdates implements Disposable {
   async #lookFor(app: AppRecord, signal: AbortSignal): Promise<AppUpdate> {
     const { apps, packages, found } = this.#options;
     const { id, version, ownerUid: uid } = app;
+    let availableVersion: string | undefined;
     try {
-      const availableVersion = await packages.newerVersion(app.origin, { uid }, { signal });
+      availableVersion = await packages.newerVersion(app, { uid }, { signal });
       found.set(app, availableVersion);
       const image = await apps.image(id, true, { uid, root: false, ownerUid: uid }, signal);
       return { id, version, availableVersion, outdatedImages: outdatedIn(image) };
     } catch (error) {
       const problem = error instanceof SvcError ? error.message : "it could not be asked in time";
-      return { id, version, outdatedImages: [], problem };
+      return { id, version, availableVersion, outdatedImages: [], problem };
     }
   }
 

@@ -81,6 +81,8 @@ export interface AppsOptions {
   /** The uid that an owner's apps belong to and run as. */
   runUidOf: (ownerUid: number) => Promise<number>;
   limits: InstallBounds & { maxAppsPerUser: number };
+  /** Where ports of regular users' containers are published that name no address. */
+  usersAddress: string;
   backups: AppBackupStates;
   updates: Pick<FoundUpdates, "revision" | "of">;
   /** Makes a backup of an app. */
@@ -361,7 +363,7 @@ export class Apps implements AsyncDisposable {
 
   /** As {@link exportApp}. */
   async export(id: string, to: ExportAppRequestTo, caller: AppCaller): Promise<ExportedApp> {
-    return exportApp(this.#runnable(await this.#find(id, caller)), to);
+    return exportApp(this.#runnable(await this.#find(id, caller)), to, this.#options);
   }
 
   /** The app, once it is up. @throws SvcError see {@link awaitUp} */

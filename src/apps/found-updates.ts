@@ -2,8 +2,8 @@
 import type { AppRecord } from "./app-record.ts";
 
 export class FoundUpdates {
-  /** By app: whereto, and from which commit. */
-  readonly #found = new Map<string, { readonly commit: string; readonly version: string }>();
+  /** By app: whereto, and from what. */
+  readonly #found = new Map<string, { readonly of: string; readonly version: string }>();
   #revision = 0;
 
   /** Another number whenever one may be another. */
@@ -11,16 +11,16 @@ export class FoundUpdates {
     return this.#revision;
   }
 
-  of({ id, origin }: AppRecord): string | undefined {
-    const found = this.#found.get(id);
+  of(app: AppRecord): string | undefined {
+    const found = this.#found.get(app.id);
     // An upgrade has taken it up meanwhile, or another app has the id.
-    return found?.commit === origin.commit ? found.version : undefined;
+    return found !== undefined && found.of === releaseOf(app) ? found.version : undefined;
   }
 
   /** @param version undefined: nothing is newer */
-  set({ id, origin }: AppRecord, version: string | undefined): void {
-    if (version === undefined) this.#found.delete(id);
-    else this.#found.set(id, { commit: origin.commit, version });
+  set(app: AppRecord, version: string | undefined): void {
+    if (version === undefined) this.#found.delete(app.id);
+    else this.#found.set(app.id, { of: releaseOf(app), version });
     this.#revision += 1;
   }
 
@@ -28,4 +28,9 @@ export class FoundUpdates {
   keepOnly(ids: ReadonlySet<string>): void {
     for (const id of this.#found.keys()) if (!ids.has(id)) this.#found.delete(id);
   }
+}
+
+/** A directory has no commit. */
+function releaseOf({ origin, version }: AppRecord): string {
+  return `${origin.url} ${origin.commit} ${version}`;
 }

@@ -91,12 +91,7 @@ export class Upgrader {
     if (app === undefined) throw new Error(`the upgrade holds no app "${operation.appId}"`);
     // Somebody may have started it between the first look and the lock.
     this.#requireStopped(app, request);
-    await using resolved = await packages.resolveUpgrade(
-      app.origin,
-      request.version,
-      { uid: app.ownerUid },
-      work,
-    );
+    await using resolved = await packages.resolveUpgrade(app, request.version, { uid: app.ownerUid }, work);
     if (isSameRelease(app, resolved)) {
       resolved.keep();
       return { id: app.id, upToDate: true, from: app.version, to: app.version, restarted: false };

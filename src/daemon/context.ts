@@ -239,6 +239,7 @@ export async function createContext(options: ContextOptions): Promise<DaemonCont
       buildEnv: config.apps.buildEnv,
       runUidOf: (ownerUid) => runUidOf(ownerUid, config, users),
       limits: config.limits,
+      usersAddress: config.docker.publishAddress,
       backups: backupStates,
       updates: found,
       backUp: (app, caller, work) => backups.makeOne(app, caller, work),

@@ -5,7 +5,7 @@ import type { Identities } from "../identity/identities.ts";
 import { collectLicenses, maxLicenseBytes } from "./licenses.ts";
 import { maxManifestBytes } from "./manifest-parser.ts";
 import type { ManifestParser } from "./manifest-parser.ts";
-import { manifestFileName } from "./manifest.ts";
+import { manifestFileName, type Manifest } from "./manifest.ts";
 import { missingManifest } from "./package-errors.ts";
 import type { ResolvedPackage } from "./resolved-package.ts";
 import type { PackageWork } from "./package-work.ts";
@@ -23,18 +23,24 @@ export interface DirectoryPlace {
 /** What is left out of a copy: the history of a checkout is not part of the package. */
 const excluded = [".git"];
 
-/** Reads the manifest and the licenses of a directory. @throws SvcError `package_invalid`, `not_found`, `permission_denied`. */
-export async function openDirectory(
-  place: DirectoryPlace,
+/** Reads the manifest of a directory. @throws SvcError `package_invalid`, `not_found`, `permission_denied`. */
+export async function readManifest(
+  { path, callerUid, identities, manifests }: DirectoryPlace,
   { signal }: PackageWork,
-): Promise<ResolvedPackage> {
-  const { path, source, callerUid, identities, manifests } = place;
+): Promise<Manifest> {
   const reader = await identities.as(callerUid);
-  const options = signal ? { signal } : {};
   const text = await reader
-    .readFile(path, manifestFileName, { ...options, maxBytes: maxManifestBytes })
+    .readFile(path, manifestFileName, { ...(signal && { signal }), maxBytes: maxManifestBytes })
     .catch((error: unknown) => missingManifest(error, path));
-  const manifest = await manifests.parse(text.toString());
+  return manifests.parse(text.toString());
+}
+
+/** Reads the manifest and the licenses of a directory. @throws SvcError `package_invalid`, `not_found`, `permission_denied`. */
+export async function openDirectory(place: DirectoryPlace, work: PackageWork): Promise<ResolvedPackage> {
+  const { path, source, callerUid, identities } = place;
+  const manifest = await readManifest(place, work);
+  const reader = await identities.as(callerUid);
+  const options = work.signal ? { signal: work.signal } : {};
   return {
     manifest,
     origin: { kind: "directory", url: path, source, branch: "", tag: "", commit: "" },
@@ -42,8 +48,8 @@ export async function openDirectory(
     licenses: await collectLicenses(await reader.list(path, ".", options), (name) =>
       reader.readFile(path, name, { ...options, maxBytes: maxLicenseBytes }),
     ),
-    async exportTo(uid, root, target, work = {}) {
-      const workOptions = work.signal ? { signal: work.signal } : {};
+    async exportTo(uid, root, target, { signal } = {}) {
+      const workOptions = signal ? { signal } : {};
       const owner = await identities.as(uid);
       if (uid === callerUid) {
         const from = { root: path, path: "." };

@@ -1,7 +1,8 @@
 /** From what a user asks for to a package that can be installed: the one door to this folder for `apps/`. */
 import { invalidField, SvcError } from "../errors.ts";
 import type { Identities } from "../identity/identities.ts";
-import { openDirectory } from "./directory-package.ts";
+import { openDirectory, readManifest } from "./directory-package.ts";
+import type { DirectoryPlace } from "./directory-package.ts";
 import { GitPackages, versionOf } from "./git-package.ts";
 import type { GitRepositories } from "./git-repositories.ts";
 import { isNewerTag, pickRevision } from "./git-refs.ts";
@@ -14,6 +15,14 @@ import type { FoundPackages, Sources } from "./sources.ts";
 import { isRefName, parseSpec } from "./spec.ts";
 import type { PackageRequest, RevisionWish } from "./spec.ts";
 import type { PackageOrigin, ResolvedPackage } from "./resolved-package.ts";
+
+/** What is known of an installed package. */
+export interface InstalledPackage {
+  readonly origin: PackageOrigin;
+  readonly packageId: string;
+  /** The tag, else the short commit, else the manifest's version. */
+  readonly version: string;
+}
 
 /** Who asks. */
 export interface PackageCaller {
@@ -77,15 +86,16 @@ export class PackageResolver {
   }
 
   /**
-   * What an upgrade of an app with this origin installs: `version` (a tag) when it is given, else the newest tag or
-   * the head of the tracked branch; a directory is taken afresh. Where nothing is newer, it is the installed one again.
+   * What an upgrade of an app installs: `version` (a tag) when it is given, else the newest tag or the head of the
+   * tracked branch; a directory is taken afresh. Where nothing is newer, it is the installed one again.
    */
   async resolveUpgrade(
-    origin: PackageOrigin,
+    installed: Pick<InstalledPackage, "origin" | "packageId">,
     version: string,
     caller: PackageCaller,
     work: PackageWork = {},
   ): Promise<ResolvedPackage> {
+    const origin = await this.#originNow(installed, caller, work);
     const { source, directory } = origin;
     if (origin.kind === "directory" || directory !== undefined) {
       if (version !== "")
@@ -106,17 +116,36 @@ export class PackageResolver {
     );
   }
 
-  /** What an upgrade of an app with this origin would go to; undefined where nothing is newer, and of a directory. */
+  /** What an upgrade of an app would go to; undefined where nothing is newer. */
   async newerVersion(
-    origin: PackageOrigin,
+    installed: InstalledPackage,
     caller: PackageCaller,
     work: PackageWork = {},
   ): Promise<string | undefined> {
-    if (origin.kind === "directory") return undefined;
+    const origin = await this.#originNow(installed, caller, work);
+    if (origin.kind === "directory") {
+      const { version } = await readManifest(this.#directoryPlace(origin.url, origin.source, caller), work);
+      const isNewer = version !== installed.version && isNewerTag(version, installed.version) !== false;
+      return isNewer ? version : undefined;
+    }
     const refs = await this.#parts.git.open(storedUrl(origin), caller.uid).listRefs(work);
     const revision =
       origin.directory === undefined ? upgradeRevision(refs, origin, "") : trackedRevision(refs, origin.url);
     return revision.commit === origin.commit ? undefined : versionOf(revision);
+  }
+
+  /** Where a package is now: what comes with svc lies somewhere else in each version of it. */
+  async #originNow(
+    { origin, packageId }: Pick<InstalledPackage, "origin" | "packageId">,
+    caller: PackageCaller,
+    work: PackageWork,
+  ): Promise<PackageOrigin> {
+    const { sources } = this.#parts;
+    if (origin.kind !== "directory" || !sources.isShipped(origin.source)) return origin;
+    const { place } = await sources.find(packageId, origin.source, caller.uid, work);
+    if (place.kind === "directory") return { ...origin, url: place.path };
+    const directory = place.kind === "git" ? {} : { directory: place.directory };
+    return { ...origin, ...directory, kind: "git", url: place.gitUrl.url };
   }
 
   async #fromGit(
@@ -146,8 +175,12 @@ export class PackageResolver {
     caller: PackageCaller,
     work: PackageWork,
   ): Promise<ResolvedPackage> {
+    return openDirectory(this.#directoryPlace(path, source, caller), work);
+  }
+
+  #directoryPlace(path: string, source: string, { uid: callerUid }: PackageCaller): DirectoryPlace {
     const { identities, manifests } = this.#parts;
-    return openDirectory({ path, source, callerUid: caller.uid, identities, manifests }, work);
+    return { path, source, callerUid, identities, manifests };
   }
 }
 

@@ -96,6 +96,11 @@ export class Sources {
     return { packages, errors };
   }
 
+  /** Whether a source comes with svc. */
+  isShipped(name: string): boolean {
+    return this.#options.list().some((source) => source.name === name && source.shipped === true);
+  }
+
   /** What an operator has chosen goes before what comes with svc. */
   #preferChosen(matches: readonly ListedPackage[]): readonly ListedPackage[] {
     const ofSvc = this.#options.list().find(({ shipped }) => shipped === true)?.name;

@@ -19,13 +19,14 @@ test("it is looked within an hour of the start and then once a day, and what can
   const found = new FoundUpdates();
   const [gone, web] = [appOf("gone", "c0"), appOf("web")];
   const asked: string[] = [];
+  let image = (): Promise<object> => Promise.resolve({});
   const updates = new AppUpdates({
     found,
     clock,
     log: { warn: () => undefined },
     random: () => 1,
     packages: {
-      newerVersion: ({ commit }) => {
+      newerVersion: ({ origin: { commit } }) => {
         asked.push(commit);
         if (commit === "c0") throw new SvcError("git_failed", "there is no such host");
         return Promise.resolve("v2");
@@ -34,7 +35,7 @@ test("it is looked within an hour of the start and then once a day, and what can
     apps: {
       all: () => Promise.resolve([gone, web]),
       visibleIds: () => new Set(["web"]),
-      image: () => Promise.resolve({}),
+      image: () => image(),
     },
   });
   updates.start();
@@ -56,6 +57,17 @@ test("it is looked within an hour of the start and then once a day, and what can
   t.deepEqual(await updates.look(caller, new AbortController().signal), [
     { id: "web", version: "v1", availableVersion: "v2", outdatedImages: [] },
   ]);
+  image = () => Promise.reject(new SvcError("unavailable", "the registry does not answer"));
+  t.deepEqual(
+    await updates.look(caller, new AbortController().signal),
+    [
+      {
+        ...{ id: "web", version: "v1", availableVersion: "v2", outdatedImages: [] },
+        problem: "the registry does not answer",
+      },
+    ],
+    "what is known stays",
+  );
   await eventually(() => assert.ok(!clock.isIdle));
   updates[Symbol.dispose]();
   t.true(clock.isIdle);
@@ -66,6 +78,7 @@ test("what was found is forgotten with the version that it was found for", (t) =
   found.set(appOf("web"), "v2");
   t.is(found.of(appOf("web")), "v2");
   t.is(found.of(appOf("web", "c2")), undefined);
+  t.is(found.of({ ...appOf("web"), version: "v2" }), undefined, "a directory has the same commit ever after");
   found.keepOnly(new Set());
   t.is(found.of(appOf("web")), undefined);
 });

@@ -9,7 +9,7 @@ import { SvcError } from "../../src/errors.ts";
 import type { ErrorCode } from "../../src/errors.ts";
 import { GitServer } from "../support/git-server.ts";
 import { minimalManifest, TestRepository } from "./support/repository.ts";
-import { World } from "./support/world.ts";
+import { installedOf, World } from "./support/world.ts";
 
 const isRoot = process.getuid?.() === 0;
 const rootTest = isRoot ? test : test.skip;
@@ -264,17 +264,20 @@ test("upgrades: newest tag, tracked branch, a wished tag, never backwards by its
   const caller = { uid: selfUid };
   const spec = repository.fileUrl;
   const old = await resolver.resolve({ spec, tag: "1.0.0" }, caller);
-  t.is((await resolver.resolveUpgrade(old.origin, "", caller)).version, "v1.10.0");
-  t.is((await resolver.resolveUpgrade(old.origin, "1.2.0", caller)).version, "v1.2.0");
+  t.is((await resolver.resolveUpgrade(installedOf(old), "", caller)).version, "v1.10.0");
+  t.is((await resolver.resolveUpgrade(installedOf(old), "1.2.0", caller)).version, "v1.2.0");
   const ahead = await resolver.resolve({ spec, tag: "v2.0.0-rc.1" }, caller);
-  t.is((await resolver.resolveUpgrade(ahead.origin, "", caller)).origin.commit, ahead.origin.commit);
+  t.is((await resolver.resolveUpgrade(installedOf(ahead), "", caller)).origin.commit, ahead.origin.commit);
   const tracked = await resolver.resolve({ spec, branch: "main" }, caller);
-  t.is((await resolver.resolveUpgrade(tracked.origin, "", caller)).origin.commit, tracked.origin.commit);
+  t.is(
+    (await resolver.resolveUpgrade(installedOf(tracked), "", caller)).origin.commit,
+    tracked.origin.commit,
+  );
   const commit = await repository.commit({ "server.js": "newer" });
-  const next = await resolver.resolveUpgrade(tracked.origin, "", caller);
+  const next = await resolver.resolveUpgrade(installedOf(tracked), "", caller);
   t.like(next.origin, { branch: "main", tag: "", commit });
-  await fails(t, resolver.resolveUpgrade(old.origin, "--x", caller), "invalid_argument", /no tag name/);
-  await fails(t, resolver.resolveUpgrade(old.origin, "9.9.9", caller), "not_found", /no tag "9\.9\.9"/);
+  await fails(t, resolver.resolveUpgrade(installedOf(old), "--x", caller), "invalid_argument", /no tag name/);
+  await fails(t, resolver.resolveUpgrade(installedOf(old), "9.9.9", caller), "not_found", /no tag "9\.9\.9"/);
 });
 
 test("export attributes of a repository do not change what is exported", async (t) => {
@@ -389,7 +392,7 @@ rootTest(
     t.is((await stat(join(root, "repo", "server.js"))).uid, nobody);
 
     await writeFile(join(source, "svc.yaml"), minimalManifest("mine", "0.2.0"));
-    const upgraded = await world.resolver().resolveUpgrade(resolved.origin, "", { uid: games });
+    const upgraded = await world.resolver().resolveUpgrade(installedOf(resolved), "", { uid: games });
     t.is(upgraded.version, "0.2.0", "a directory is taken afresh");
   },
 );

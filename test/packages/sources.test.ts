@@ -4,7 +4,7 @@ import test from "ava";
 import { SvcError } from "../../src/errors.ts";
 import { GitServer } from "../support/git-server.ts";
 import { minimalManifest, TestRepository } from "./support/repository.ts";
-import { World } from "./support/world.ts";
+import { installedOf, World } from "./support/world.ts";
 
 const caller = { uid: process.getuid?.() ?? 0 };
 
@@ -186,7 +186,38 @@ test("a git source: its directories are packages that track its default branch",
   const gone = await t.throwsAsync(resolver.resolve({ spec: "gone" }, caller), { instanceOf: SvcError });
   t.regex(gone.message, /there is no directory "apps\/gone"/);
   const commit = await repository.commit({ "apps/hello/svc.yaml": minimalManifest("hello", "1.1.0") });
-  const upgraded = await resolver.resolveUpgrade(resolved.origin, "", caller);
+  const upgraded = await resolver.resolveUpgrade(installedOf(resolved), "", caller);
   t.is(upgraded.origin.commit, commit);
   t.is(upgraded.manifest.version, "1.1.0");
+});
+
+test("what comes with svc is upgraded from where it lies now; of a directory what is newer is told by its version", async (t) => {
+  await using world = await World.create();
+  const resolverAt = (name: string) =>
+    world.resolver({ sources: [{ name: "svc", url: world.path(name), shipped: true }] });
+  for (const [name, version] of [
+    ["old", "1.9.0"],
+    ["new", "1.10.0"],
+  ] as const) {
+    await directorySource(world.path(name), "packages: {hello: {directory: apps/hello}}\n");
+    await writePackage(world.path(name, "apps/hello"), "hello", version);
+  }
+  const installed = installedOf(await resolverAt("old").resolve({ spec: "hello" }, caller));
+  t.is(await resolverAt("old").newerVersion(installed, caller), undefined);
+  const resolver = resolverAt("new");
+  t.is(await resolver.newerVersion(installed, caller), "1.10.0");
+  const upgraded = await resolver.resolveUpgrade(installed, "", caller);
+  t.like(upgraded.origin, { kind: "directory", url: world.path("new", "apps/hello"), source: "svc" });
+  t.is(upgraded.version, "1.10.0");
+
+  const own = world.path("old", "apps/hello");
+  const plain = installedOf(await resolver.resolve({ spec: own }, caller));
+  for (const [version, newer] of [
+    ["1.10.0", "1.10.0"],
+    ["1.8.0", undefined],
+    ["next", "next"],
+  ] as const) {
+    await writePackage(own, "hello", version);
+    t.is(await resolver.newerVersion(plain, caller), newer, version);
+  }
 });

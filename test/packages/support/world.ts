@@ -6,12 +6,18 @@ import { createIdentities } from "../../../src/identity/identities.ts";
 import type { Identities } from "../../../src/identity/identities.ts";
 import { createPackageResolver } from "../../../src/packages/create-package-resolver.ts";
 import type { CreatePackageResolverOptions } from "../../../src/packages/create-package-resolver.ts";
-import type { PackageResolver } from "../../../src/packages/package-resolver.ts";
+import type { InstalledPackage, PackageResolver } from "../../../src/packages/package-resolver.ts";
+import type { ResolvedPackage } from "../../../src/packages/resolved-package.ts";
 import { createSettingsValidator } from "../../../src/packages/settings-validator.ts";
 import type { SourceConfig } from "../../../src/packages/source-config.ts";
 
 interface ResolverOptions extends Partial<Omit<CreatePackageResolverOptions, "sources">> {
   sources?: readonly SourceConfig[];
+}
+
+/** As an app keeps it. */
+export function installedOf({ origin, manifest, version }: ResolvedPackage): InstalledPackage {
+  return { origin, packageId: manifest.id, version };
 }
 
 export class World implements AsyncDisposable {
