@@ -36,7 +36,10 @@ function bundle() {
 /** Of everything that a bundle is made of, by what changes when a file is written. */
 function fingerprint() {
   const hash = createHash("sha256");
-  const patterns = ["src/**/*.*", "gen/**/*.*", "openapi/openapi.json", "package.json", "package-lock.json"];
+  const patterns = [
+    ...["src/**/*.*", "gen/**/*.*", "openapi/openapi.json", "package.json", "package-lock.json"],
+    "{docs,examples,packaging}/**/*",
+  ];
   for (const file of globSync(patterns, { cwd: root }).sort()) {
     const { mtimeMs, size } = statSync(join(root, file));
     hash.update(`${file} ${mtimeMs} ${size}\n`);

@@ -95,7 +95,7 @@ socket = ${JSON.stringify(socket)}
 dir = ${JSON.stringify(join(stateDir, "store"))}
 
 [[sources]]
-name = "examples"
+name = "svc"
 url = ${JSON.stringify(examples)}
 `;
 }

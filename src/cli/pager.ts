@@ -4,20 +4,13 @@ import { once } from "node:events";
 import { isInteractive } from "./prompt.ts";
 import type { CliHost } from "./host.ts";
 
-const usual = "less";
 /** What `less` does where `LESS` says nothing: colours, whole what fits, and the text stays on the screen. */
 const lessOptions = "FRX";
 
 /** @param text without anything of others that a terminal would obey */
 export async function page(host: CliHost, text: string): Promise<void> {
   const { env, stdout } = host;
-  const command = env["PAGER"] ?? usual;
-  if (
-    command === "" ||
-    !isLong(text, stdout) ||
-    !isInteractive(host) ||
-    !(await hasPaged(command, env, text))
-  )
+  if (env["PAGER"] === "" || !isLong(text, stdout) || !isInteractive(host) || !(await hasPaged(env, text)))
     stdout.write(text);
 }
 
@@ -27,15 +20,32 @@ function isLong(text: string, { rows = 0 }: Pick<CliHost["stdout"], "rows">): bo
 }
 
 /** @returns false where there is no such program */
-async function hasPaged(command: string, env: CliHost["env"], text: string): Promise<boolean> {
+async function hasPaged(env: CliHost["env"], text: string): Promise<boolean> {
+  const { PAGER: command } = env;
   // A line for the shell, as git and man take it.
-  const child = spawn("sh", ["-c", command], {
+  const hasOwn = command !== undefined;
+  const child = spawn(hasOwn ? "sh" : "less", hasOwn ? ["-c", command] : [], {
     stdio: ["pipe", "inherit", "inherit"],
     env: { LESS: lessOptions, ...env },
   });
-  child.stdin.on("error", () => undefined);
+  // Ctrl-C is for the pager, which stays; a second one would end svc and leave it the terminal.
+  const listeners = process.listeners("SIGINT");
+  process.removeAllListeners("SIGINT");
+  process.on("SIGINT", ignore);
+  child.stdin.on("error", ignore);
   child.stdin.end(text);
-  const [exitCode] = (await once(child, "exit")) as [number | null];
-  // The shell has found no such program (POSIX, 2.8.2).
-  return exitCode !== 127;
+  try {
+    const [exitCode] = (await once(child, "exit")) as [number | null];
+    // The shell has found no such program, or none that can be run (POSIX, 2.8.2).
+    return exitCode !== 127 && exitCode !== 126;
+  } catch {
+    return false;
+  } finally {
+    process.off("SIGINT", ignore);
+    for (const listener of listeners) process.on("SIGINT", listener);
+  }
+}
+
+function ignore(): void {
+  // Nothing is to be done.
 }

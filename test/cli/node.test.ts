@@ -56,7 +56,7 @@ test("nodes are added, used and removed", async (t) => {
 test("all nodes are asked side by side, and who does not answer is said", async (t) => {
   await using home = await makeHome();
   await using here = await startFakeDaemon([appOf({ id: "near" })]);
-  await using attic = await startFakeDaemon([appOf({ id: "old" }), appOf({ id: "older" })]);
+  await using attic = await startFakeDaemon([appOf({ id: "old" }), appOf({ id: "older", state: "RUNNING" })]);
   const mute = createServer().listen(join(home.dir, "mute.sock"));
   const held: Socket[] = [];
   mute.on("connection", (socket) => held.push(socket));
@@ -80,6 +80,11 @@ test("all nodes are asked side by side, and who does not answer is said", async 
   t.regex(run.stderr, /^svc: gone did not answer: there is no socket /m);
   t.regex(run.stderr, /^svc: silent did not answer: /m);
   t.not(run.exitCode, 0);
+  const some = await home.run(`ls --all-nodes --state running --timeout 2 --socket ${here.socketPath}`, env);
+  t.regex(some.stdout, /^NODE +ID .*\nattic +older .*\n$/);
+  const none = await home.run(`ls --all-nodes --owner bob --timeout 2 --socket ${here.socketPath}`, env);
+  t.is(none.stdout, "");
+  t.regex(none.stderr, /None of the installed apps is such a one/);
   const json = await home.run(`ls --all-nodes --json --timeout 2 --socket ${here.socketPath}`, env);
   const { nodes } = JSON.parse(json.stdout) as { nodes: { node: string; apps?: object[]; code?: string }[] };
   t.deepEqual(

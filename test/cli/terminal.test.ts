@@ -1,3 +1,8 @@
+import { execFile } from "node:child_process";
+import { mkdtemp, rm, symlink } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { promisify } from "node:util";
 import test from "ava";
 import { appOf, startFakeDaemon } from "./support/fake-daemon.ts";
 import { hasScript, needsScript, onTerminal } from "./support/on-terminal.ts";
@@ -16,13 +21,30 @@ terminalTest(
     const paged = await onTerminal(["help", "packages"], [], { PAGER: "sed s/^/PAGED:/", ...rows });
     t.is(paged.exitCode, 0, paged.screen);
     t.regex(paged.screen, /^PAGED:# Packages\r\nPAGED:\r\n/);
-    for (const PAGER of ["", "/nonexistent/pager"]) {
+    for (const PAGER of ["", "/nonexistent/pager", "/etc/passwd"]) {
       const { exitCode, screen } = await onTerminal(["help", "packages"], [], { PAGER, ...rows });
       t.is(exitCode, 0, screen);
       t.regex(screen, /^# Packages\r\n/m);
     }
+    // A machine without `less`.
+    const bin = await mkdtemp(join(tmpdir(), "svc-bin-"));
+    t.teardown(() => rm(bin, { recursive: true }));
+    for (const program of ["script", "sh", "stty"]) {
+      const { stdout } = await promisify(execFile)("sh", ["-c", `command -v ${program}`]);
+      await symlink(stdout.trim(), join(bin, program));
+    }
+    const bare = await onTerminal(["help", "packages"], [], { PATH: bin, SHELL: "/bin/sh", ...rows });
+    t.is(bare.exitCode, 0, bare.screen);
+    t.regex(bare.screen, /^# Packages\r\n/, "nothing is said of it");
   },
 );
+
+terminalTest(`Ctrl-C is the pager's while it runs${needsScript}`, async (t) => {
+  const PAGER = "kill -INT $PPID; sleep 1; kill -INT $PPID; sed s/^/PAGED:/";
+  const { exitCode, screen } = await onTerminal(["help", "packages"], [], { PAGER, SVC_TEST_ROWS: "10" });
+  t.is(exitCode, 0, screen);
+  t.regex(screen, /^PAGED:# Packages\r\n/);
+});
 
 terminalTest(`a license is shown and asked about${needsScript}`, async (t) => {
   await using daemon = await startFakeDaemon(apps);

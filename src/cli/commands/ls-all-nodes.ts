@@ -17,10 +17,15 @@ type Answer =
   | { readonly node: string; readonly apps: readonly App[] }
   | { readonly node: string; readonly error: unknown };
 
-export async function showAllNodes(context: CommandContext): Promise<void> {
+/** @param isMeant which of the apps are shown */
+export async function showAllNodes(context: CommandContext, isMeant: (app: App) => boolean): Promise<void> {
   const { options } = context;
   const timeoutSecs = options.timeout ?? defaultTimeoutSecs;
-  const answers = await Promise.all(namesOf(context).map((node) => ask(context, node, timeoutSecs)));
+  const asked = await Promise.all(namesOf(context).map((node) => ask(context, node, timeoutSecs)));
+  const hasApps = asked.some((answer) => "apps" in answer && answer.apps.length > 0);
+  const answers = asked.map((answer) =>
+    "apps" in answer ? { ...answer, apps: answer.apps.filter(isMeant) } : answer,
+  );
   const failures = answers.flatMap((answer) => ("error" in answer ? [answer] : []));
   if (context.json) {
     const entry = (answer: Answer) =>
@@ -34,7 +39,10 @@ export async function showAllNodes(context: CommandContext): Promise<void> {
       { title: "NODE", value: ({ node }) => node, shrinkTo: 8 },
       ...appColumns(context.host.now(), rows),
     ];
-    await context.printTable(columns, rows, "No apps are installed on the nodes that answered.");
+    const none = hasApps
+      ? "None of the installed apps is such a one."
+      : "No apps are installed on the nodes that answered.";
+    await context.printTable(columns, rows, none);
     for (const { node, error } of failures) {
       context.note(`svc: ${escapeControls(node)} did not answer: ${describeFailure(error).message}`);
     }

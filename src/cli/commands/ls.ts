@@ -56,7 +56,7 @@ export async function showApps(context: CommandContext, options: ListOptions = {
     if (quiet) throw new UsageError("an id alone does not say on which node it is: leave --quiet out");
     if (watch) throw new UsageError("several nodes are asked once: leave --watch out");
     const { showAllNodes } = await import("./ls-all-nodes.ts");
-    return showAllNodes(context);
+    return showAllNodes(context, isMeant(options));
   }
   if (watch) return watchApps(context, options);
   const all = await listAllApps(context);

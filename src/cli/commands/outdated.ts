@@ -29,7 +29,9 @@ async function showOutdated(context: CommandContext): Promise<void> {
   }
   const newer = updates.filter(isOutdated);
   const isQuiet = context.options.quiet === true;
-  await context.printTable(columns, newer, isQuiet ? "" : "Nothing newer was found.");
+  const isKnown = updates.every(({ problem }) => problem === undefined);
+  if (newer.length > 0) await context.printTable(columns, newer);
+  else if (isKnown && !isQuiet) context.note("Nothing newer was found.");
   const [first] = newer;
   if (first === undefined || isQuiet) return;
   const next =

@@ -1,7 +1,7 @@
 /** `svc search` and `svc source show`: what can be installed. */
 import type { Command } from "commander";
+import { notFound } from "../../errors.ts";
 import type { CommandContext } from "../context.ts";
-import { UsageError } from "../failure.ts";
 import type { RunCommand } from "../run-command.ts";
 import { escapeControls } from "../render/escape.ts";
 import { renderFields, type Column } from "../render/table.ts";
@@ -57,7 +57,8 @@ export async function showSource(context: CommandContext, spec: string): Promise
     return showPackages(context, answer, `There are no packages in ${source}.`);
   }
   tellProblems(context, answer);
-  if (card === undefined) throw new UsageError(`there is no ${id} in ${source}: svc source show ${source}`);
+  if (card === undefined)
+    throw notFound("package", id, `there is no ${id} in ${source}: svc source show ${source}`);
   if (context.json) return context.printJson(card);
   await context.print(
     renderFields(
@@ -80,6 +81,9 @@ export async function showSource(context: CommandContext, spec: string): Promise
 async function showPackages(context: CommandContext, answer: FoundPackages, none: string): Promise<void> {
   tellProblems(context, answer);
   await context.printTable(columns, answer.packages, escapeControls(none));
+  const { length: shown } = answer.packages;
+  if (answer.total > shown)
+    context.note(`${shown} of ${answer.total} are shown: say more of what you look for`);
   const [first] = answer.packages;
   if (first === undefined || context.options.quiet === true) return;
   context.note(

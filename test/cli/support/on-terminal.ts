@@ -19,7 +19,7 @@ export async function onTerminal(
   const words = [process.execPath, main, ...args].map((arg) => `'${arg}'`).join(" ");
   const rows = extraEnv["SVC_TEST_ROWS"];
   const command = rows === undefined ? words : `stty rows ${rows} cols 80; ${words}`;
-  const { NO_COLOR: _, FORCE_COLOR: __, ...env } = process.env;
+  const { NO_COLOR: _, FORCE_COLOR: __, PAGER: ___, ...env } = process.env;
   const child = spawn("script", ["-qec", command, "/dev/null"], {
     env: { ...env, TERM: "xterm", ...extraEnv },
   });
