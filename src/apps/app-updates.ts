@@ -23,7 +23,7 @@ export interface AppUpdate {
 }
 
 export interface AppUpdatesOptions {
-  readonly apps: Pick<Apps, "all" | "visibleIds" | "image">;
+  readonly apps: Pick<Apps, "all" | "visibleIds" | "image" | "takeTurn">;
   readonly packages: Pick<PackageResolver, "newerVersion">;
   readonly found: FoundUpdates;
   readonly clock: Clock;
@@ -63,9 +63,11 @@ export class AppUpdates implements Disposable {
     let rounds = this.#rounds.get(key);
     if (rounds === undefined) {
       if (this.#rounds.size >= maxUsers) this.#rounds.clear();
-      rounds = new SharedRounds((_, ended) =>
-        this.#lookAt((id) => this.#options.apps.visibleIds(caller).has(id), ended),
-      );
+      rounds = new SharedRounds(async (_, ended) => {
+        // It fetches, as an install does.
+        using _turn = await this.#options.apps.takeTurn(caller, { signal: ended });
+        return await this.#lookAt(caller, ended);
+      });
       this.#rounds.set(key, rounds);
     }
     return rounds.join(undefined, signal);
@@ -79,7 +81,7 @@ export class AppUpdates implements Disposable {
   async #pass(): Promise<void> {
     const { log } = this.#options;
     try {
-      await this.#lookAt(() => true, this.#stop.signal);
+      await this.#lookAt(undefined, this.#stop.signal);
     } catch (error) {
       if (!this.#stop.signal.aborted)
         log.warn({ err: error }, "newer versions of apps could not be looked for");
@@ -87,11 +89,13 @@ export class AppUpdates implements Disposable {
     if (!this.#stop.signal.aborted) this.#plan(daily);
   }
 
-  async #lookAt(isMeant: (id: string) => boolean, signal: AbortSignal): Promise<AppUpdate[]> {
+  /** @param caller undefined: for all */
+  async #lookAt(caller: AppCaller | undefined, signal: AbortSignal): Promise<AppUpdate[]> {
     const { apps, found } = this.#options;
     const all = await apps.all();
     found.keepOnly(new Set(all.map(({ id }) => id)));
-    const meant = all.filter(({ id }) => isMeant(id)).toSorted((a, b) => (a.id < b.id ? -1 : 1));
+    const visible = caller && apps.visibleIds(caller);
+    const meant = all.filter(({ id }) => visible?.has(id) ?? true).toSorted((a, b) => (a.id < b.id ? -1 : 1));
     return mapBounded(meant, askedAtOnce, async (app) => {
       signal.throwIfAborted();
       return this.#lookFor(
@@ -109,7 +113,11 @@ export class AppUpdates implements Disposable {
       availableVersion = await packages.newerVersion(app, { uid }, { signal });
       found.set(app, availableVersion);
       const image = await apps.image(id, true, { uid, root: false, ownerUid: uid }, signal);
-      return { id, version, availableVersion, outdatedImages: outdatedIn(image) };
+      const problem = unansweredIn(image);
+      return {
+        ...{ id, version, availableVersion, outdatedImages: outdatedIn(image) },
+        ...(problem !== "" && { problem }),
+      };
     } catch (error) {
       const problem = error instanceof SvcError ? error.message : "it could not be asked in time";
       return { id, version, availableVersion, outdatedImages: [], problem };
@@ -125,4 +133,11 @@ export class AppUpdates implements Disposable {
 function outdatedIn({ reference = "", freshness, services = [] }: RuntimeImage): string[] {
   const own = freshness === "outdated" ? [reference] : [];
   return [...own, ...services.flatMap(({ image }) => outdatedIn(image))];
+}
+
+/** What registries did not say, and why; empty where all have answered. */
+function unansweredIn({ isUnanswered, freshnessReason = "", services = [] }: RuntimeImage): string {
+  const own = isUnanswered === true ? [freshnessReason] : [];
+  const all = [...own, ...services.map(({ image }) => unansweredIn(image))];
+  return [...new Set(all)].filter((reason) => reason !== "").join("; ");
 }

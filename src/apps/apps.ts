@@ -300,6 +300,11 @@ export class Apps implements AsyncDisposable {
     return this.#views.view(await this.#find(id, caller));
   }
 
+  /** A turn among those who fetch what users named. @throws SvcError as {@link InstallTurns.take} */
+  async takeTurn(caller: AppCaller, work: WorkOptions): Promise<Disposable> {
+    return this.#turns.take(caller, work);
+  }
+
   /** @throws SvcError see {@link Installer.install} */
   async install(request: InstallRequest, caller: AppCaller, work: WorkOptions): Promise<App> {
     using _turn = await this.#turns.take(caller, work);
@@ -351,8 +356,11 @@ export class Apps implements AsyncDisposable {
 
   /** @throws SvcError see {@link Placer.place} */
   async placeOn(id: string, placement: Placement | null, caller: AppCaller, work: WorkOptions): Promise<App> {
+    await this.#find(id, caller);
+    // Its image may have to be pulled.
+    using _turn = await this.#turns.take(caller, work);
     await this.#placer.place(await this.#find(id, caller), placement, work);
-    return this.get(id, caller);
+    return await this.get(id, caller);
   }
 
   /** @throws SvcError see {@link Placer.scale} */

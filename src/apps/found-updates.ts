@@ -19,6 +19,8 @@ export class FoundUpdates {
 
   /** @param version undefined: nothing is newer */
   set(app: AppRecord, version: string | undefined): void {
+    const before = this.#found.get(app.id);
+    if (before?.version === version && (version === undefined || before?.of === releaseOf(app))) return;
     if (version === undefined) this.#found.delete(app.id);
     else this.#found.set(app.id, { of: releaseOf(app), version });
     this.#revision += 1;

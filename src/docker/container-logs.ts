@@ -18,7 +18,7 @@ export interface ReadLogOptions {
 }
 
 /** Of the text of one answer. */
-const maxAnswerBytes = 8 * 1024 * 1024;
+export const maxAnswerBytes = 8 * 1024 * 1024;
 /** A log of which nothing comes for so long is not waited for. */
 const readTimeoutMs = 60_000;
 
@@ -97,8 +97,8 @@ function logQuery(tail: number, sinceMs: number | undefined) {
   };
 }
 
-/** The last lines of those that come, in bounded memory. */
-class KeptLines {
+/** The last lines of those that come, in bounded memory: no more than {@link maxAnswerBytes} of text. */
+export class KeptLines {
   readonly #maxLines: number;
   #lines: { record: LogRecord; sizeBytes: number }[] = [];
   #from = 0;

@@ -20,7 +20,10 @@ const streams: Readonly<Record<number, LogRecord["stream"]>> = {
 
 /** A line whose end has not come yet. */
 interface OpenLine {
-  timeMs: number;
+  readonly stream: LogRecord["stream"];
+  readonly timeMs: number;
+  /** What the engine puts in front of each piece of it. */
+  readonly lead: readonly Buffer[];
   chunks: Buffer[];
   sizeBytes: number;
 }
@@ -30,8 +33,18 @@ interface OpenLine {
  * one line or a piece of one (Engine API, "Attach to a container").
  */
 export class FramedLogReader {
-  readonly #open = new Map<LogRecord["stream"], OpenLine>();
+  readonly #leadLength: (bytes: Buffer) => number;
+  /** By stream, and by what is in front of it. */
+  readonly #open = new Map<string, OpenLine>();
   #pending: Buffer = Buffer.alloc(0);
+
+  /**
+   * @param leadLength of what the engine says in front of each piece, behind the time, where several have one log. It stays
+   *   in front of the line that the pieces come to.
+   */
+  constructor(leadLength: (bytes: Buffer) => number = () => 0) {
+    this.#leadLength = leadLength;
+  }
 
   /** The lines that `chunk` ends. @throws Error when these are no frames */
   read(chunk: Buffer): LogRecord[] {
@@ -51,23 +64,26 @@ export class FramedLogReader {
 
   #readFrame(stream: LogRecord["stream"], frame: Buffer, lines: LogRecord[]): void {
     const { timeMs, length } = leadingTime(frame);
-    let rest = frame.subarray(length);
+    const leadEnd = length + this.#leadLength(frame.subarray(length));
+    const lead = leadEnd > length ? [Buffer.from(frame.subarray(length, leadEnd))] : [];
+    const key = `${stream} ${lead.join()}`;
+    let rest = frame.subarray(leadEnd);
     while (rest.length > 0) {
       const end = rest.indexOf(lineFeed);
       const part = end === -1 ? rest : rest.subarray(0, end);
       rest = rest.subarray(end === -1 ? rest.length : end + 1);
-      const line = this.#open.get(stream) ?? { timeMs, chunks: [], sizeBytes: 0 };
-      this.#open.set(stream, line);
-      append(stream, line, part, lines);
+      const line = this.#open.get(key) ?? { stream, timeMs, lead, chunks: [...lead], sizeBytes: 0 };
+      this.#open.set(key, line);
+      append(line, part, lines);
       if (end === -1) continue;
-      lines.push(finish(stream, line));
-      this.#open.delete(stream);
+      lines.push(finish(line));
+      this.#open.delete(key);
     }
   }
 
   /** The lines that never ended. */
   end(): LogRecord[] {
-    const rest = [...this.#open].map(([stream, line]) => finish(stream, line));
+    const rest = [...this.#open.values()].map(finish);
     this.#open.clear();
     return rest;
   }
@@ -85,7 +101,7 @@ export class TerminalLogReader {
       const end = bytes.indexOf(lineFeed);
       if (end === -1) break;
       this.#readPart(bytes.subarray(0, end), lines);
-      if (this.#line !== undefined) lines.push(finish("stdout", this.#line));
+      if (this.#line !== undefined) lines.push(finish(this.#line));
       this.#line = undefined;
       bytes = bytes.subarray(end + 1);
     }
@@ -107,9 +123,9 @@ export class TerminalLogReader {
     let rest = part;
     do {
       const { timeMs, length } = leadingTime(rest);
-      this.#line ??= { timeMs, chunks: [], sizeBytes: 0 };
+      this.#line ??= { stream: "stdout", timeMs, lead: [], chunks: [], sizeBytes: 0 };
       const content = rest.subarray(length, length + enginePieceBytes);
-      append("stdout", this.#line, content, lines);
+      append(this.#line, content, lines);
       rest = rest.subarray(length + content.length);
     } while (rest.length > 0);
   }
@@ -118,7 +134,7 @@ export class TerminalLogReader {
   end(): LogRecord[] {
     const lines: LogRecord[] = [];
     if (this.#pending.length > 0) this.#readPart(this.#pending, lines);
-    if (this.#line !== undefined) lines.push(finish("stdout", this.#line));
+    if (this.#line !== undefined) lines.push(finish(this.#line));
     this.#pending = Buffer.alloc(0);
     this.#line = undefined;
     return lines;
@@ -133,14 +149,14 @@ function leadingTime(bytes: Buffer): { timeMs: number; length: number } {
 }
 
 /** Adds to a line, and gives away what is too much for one. */
-function append(stream: LogRecord["stream"], line: OpenLine, part: Buffer, lines: LogRecord[]): void {
+function append(line: OpenLine, part: Buffer, lines: LogRecord[]): void {
   let rest = part;
   while (line.sizeBytes + rest.length > maxLineBytes) {
     const cut = characterStart(rest, maxLineBytes - line.sizeBytes);
     line.chunks.push(rest.subarray(0, cut));
-    lines.push({ timeMs: line.timeMs, stream, text: textOf(line.chunks) });
+    lines.push({ timeMs: line.timeMs, stream: line.stream, text: textOf(line.chunks) });
     rest = rest.subarray(cut);
-    line.chunks = [];
+    line.chunks = [...line.lead];
     line.sizeBytes = 0;
   }
   // A copy: what it is a part of would be kept otherwise.
@@ -156,7 +172,7 @@ function characterStart(bytes: Buffer, at: number): number {
   return at;
 }
 
-function finish(stream: LogRecord["stream"], { timeMs, chunks }: OpenLine): LogRecord {
+function finish({ stream, timeMs, chunks }: OpenLine): LogRecord {
   return { timeMs, stream, text: textOf(chunks).replace(/\r$/, "") };
 }
 

@@ -52,6 +52,9 @@ export interface PolicyOptions {
   readonly unprivilegedPortStart: number;
 }
 
+/** So many containers of one kind a regular user's app has at most. */
+export const usersContainers = 32;
+
 /** Where engines listen by default, whatever this one's socket is. */
 export const wellKnownSockets = [
   "/run/docker.sock",

@@ -154,6 +154,8 @@ export interface RuntimeImage {
   readonly freshness?: AppImageFreshness;
   /** Why freshness is `unknown`. */
   readonly freshnessReason?: string;
+  /** True: the registry was asked, and did not say. */
+  readonly isUnanswered?: boolean;
   /** Of a compose project instead of the rest: one for each service, by name. */
   readonly services?: { readonly service: string; readonly image: RuntimeImage }[];
 }

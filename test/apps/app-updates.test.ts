@@ -5,6 +5,7 @@ import type { AppRecord } from "../../src/apps/app-record.ts";
 import { AppUpdates } from "../../src/apps/app-updates.ts";
 import { FoundUpdates } from "../../src/apps/found-updates.ts";
 import { SvcError } from "../../src/errors.ts";
+import type { RuntimeImage } from "../../src/runtimes/runtime.ts";
 import { eventually } from "../support/eventually.ts";
 import { FakeClock } from "../support/fake-clock.ts";
 
@@ -19,7 +20,8 @@ test("it is looked within an hour of the start and then once a day, and what can
   const found = new FoundUpdates();
   const [gone, web] = [appOf("gone", "c0"), appOf("web")];
   const asked: string[] = [];
-  let image = (): Promise<object> => Promise.resolve({});
+  let image = (): Promise<RuntimeImage> => Promise.resolve({});
+  const turns: string[] = [];
   const updates = new AppUpdates({
     found,
     clock,
@@ -36,6 +38,10 @@ test("it is looked within an hour of the start and then once a day, and what can
       all: () => Promise.resolve([gone, web]),
       visibleIds: () => new Set(["web"]),
       image: () => image(),
+      takeTurn: () => {
+        turns.push("taken");
+        return Promise.resolve({ [Symbol.dispose]: () => turns.push("given back") });
+      },
     },
   });
   updates.start();
@@ -57,6 +63,7 @@ test("it is looked within an hour of the start and then once a day, and what can
   t.deepEqual(await updates.look(caller, new AbortController().signal), [
     { id: "web", version: "v1", availableVersion: "v2", outdatedImages: [] },
   ]);
+  t.deepEqual(turns, ["taken", "given back"]);
   image = () => Promise.reject(new SvcError("unavailable", "the registry does not answer"));
   t.deepEqual(
     await updates.look(caller, new AbortController().signal),
@@ -68,6 +75,13 @@ test("it is looked within an hour of the start and then once a day, and what can
     ],
     "what is known stays",
   );
+  const silent = { freshness: "unknown", isUnanswered: true, freshnessReason: "it hangs" } as const;
+  const built = { freshness: "unknown", freshnessReason: "it was built here" } as const;
+  image = () =>
+    Promise.resolve({ services: [silent, built, silent].map((each) => ({ service: "s", image: each })) });
+  t.like(await updates.look(caller, new AbortController().signal), [
+    { id: "web", availableVersion: "v2", problem: "it hangs" },
+  ]);
   await eventually(() => assert.ok(!clock.isIdle));
   updates[Symbol.dispose]();
   t.true(clock.isIdle);
@@ -79,6 +93,12 @@ test("what was found is forgotten with the version that it was found for", (t) =
   t.is(found.of(appOf("web")), "v2");
   t.is(found.of(appOf("web", "c2")), undefined);
   t.is(found.of({ ...appOf("web"), version: "v2" }), undefined, "a directory has the same commit ever after");
+  const { revision } = found;
+  found.set(appOf("web"), "v2");
+  found.set(appOf("other"), undefined);
+  t.is(found.revision, revision, "nothing is another");
+  found.set(appOf("web"), "v3");
+  t.true(found.revision > revision);
   found.keepOnly(new Set());
   t.is(found.of(appOf("web")), undefined);
 });

@@ -163,7 +163,8 @@ test(`secrets are never in what the engine shows, and reach the app${needsDocker
   const inspected = await swarm.engines[node]!.request("GET", `/containers/${id}/json`);
   t.false(inspected.text.includes("open-sesame"));
   t.true(inspected.text.includes("PASSWORD_FILE=/run/secrets/PASSWORD"));
-  const script = "cat /run/secrets/PASSWORD /svc/data/key.txt /svc/data/conf/greeting.txt";
+  const script =
+    "cat /run/secrets/PASSWORD /svc/data/key.txt /svc/data/conf/greeting.txt; ls -l /run/secrets/PASSWORD";
   const engine = swarm.engines[node]!;
   const exec = (
     await engine.request("POST", `/containers/${id}/exec`, {
@@ -172,6 +173,8 @@ test(`secrets are never in what the engine shows, and reach the app${needsDocker
   ).expect(201) as { Id: string };
   const { text } = await engine.request("POST", `/exec/${exec.Id}/start`, { Detach: false });
   for (const value of Object.values(values)) t.true(text.includes(value), text);
+  // Its image may have it run as anybody.
+  t.regex(text, /-r--r--r--/);
   await apps.stopApp({ id: "vault" });
   await apps.removeApp({ id: "vault" });
   for (const kind of ["secrets", "configs"])
@@ -196,7 +199,11 @@ test(`a regular user's app is bound on a swarm as on one machine${needsDocker}`,
   t.like(await place("near", near), { reason: "denied" });
 
   const spec = await packageOf(t.context, "mine", "");
+  t.like(await errorOf(apps.installApp({ spec, placement: placement(33) })), { reason: "denied" });
   await apps.installApp({ spec, placement: placement(1) });
+  t.like(await errorOf(apps.placeApp({ id: "mine", placement: placement(33) })), { reason: "denied" });
+  t.like(await errorOf(apps.scaleApp({ id: "mine", replicas: 33 })), { reason: "denied" });
+  t.is((await apps.getApp({ id: "mine" })).placement?.replicas, 1);
   t.is((await apps.startApp({ id: "mine" })).state, "RUNNING");
   const [service] = (await swarm.manager.request("GET", "/services")).expect(200) as {
     Spec: { TaskTemplate: { ContainerSpec: object; Resources: object } };
@@ -230,12 +237,15 @@ test(`data keep an app on this machine; what cannot start says why, and leaves n
   const bad = await packageOf(
     t.context,
     "bad",
-    "health: { exec: [/bin/false], start_period: 1s, interval: 1s, retries: 1 }\nrestart: { policy: never }",
+    `settings: { properties: { password: { type: string, secret: true, env: PASSWORD } } }
+health: { exec: [/bin/false], start_period: 1s, interval: 1s, retries: 1 }
+restart: { policy: never }`,
   );
-  await apps.installApp({ spec: bad, placement: placement(1) });
+  await apps.installApp({ spec: bad, settings: { password: "open-sesame" }, placement: placement(1) });
   t.like(await errorOf(apps.startApp({ id: "bad" })), { reason: "start_failed" });
   t.like(await apps.getApp({ id: "bad" }), { state: "FAILED" });
-  t.deepEqual((await swarm.manager.request("GET", "/services")).expect(200), []);
+  for (const kind of ["services", "secrets"])
+    t.deepEqual((await swarm.manager.request("GET", `/${kind}`)).expect(200), []);
   await apps.removeApp({ id: "bad" });
 
   const host = await packageOf(t.context, "host");
@@ -276,4 +286,38 @@ test(`an upgrade goes on trial on the swarm, and a bad one leaves the old versio
   t.regex(service?.Spec.TaskTemplate.ContainerSpec.Image ?? "", /\/web@sha256:/);
   await apps.removeApp({ id: "grows" });
   t.deepEqual((await swarm.manager.request("GET", "/services")).expect(200), []);
+});
+
+test(`an app that ended starts again, and a stop that the swarm did not hear of is made good${needsDocker}`, async (t) => {
+  t.timeout(240_000);
+  const { swarm, daemon } = t.context;
+  const apps = daemon.client(AppService);
+  const spec = await packageOf(t.context, "ends");
+  const script = "test -s /svc/data/stay && exec sleep 1000; sleep 5; exit 3";
+  await writeFiles(spec, {
+    "svc.yaml": `id: ends
+name: ends
+version: "1"
+docker: { image: "${swarm.registry}/web:1", command: [/bin/sh, -c, "${script}"] }
+restart: { policy: never }
+settings: { properties: { stay: { type: string, file: { path: stay } } } }
+`,
+  });
+  await apps.installApp({ spec, placement: placement(1) });
+  t.like(await apps.startApp({ id: "ends" }), { state: "RUNNING" });
+  await eventually(async () => {
+    const { state, stateReason } = await apps.getApp({ id: "ends" });
+    assert.equal(state, "CRASHED", stateReason);
+  }, longMs);
+  await apps.updateAppSettings({ id: "ends", values: { stay: "yes" } });
+  t.like(await apps.startApp({ id: "ends" }), { state: "RUNNING" });
+
+  await swarm.manager.kill();
+  t.like(await errorOf(apps.stopApp({ id: "ends" })), { code: "Unavailable" });
+  await swarm.manager.start();
+  await eventually(async () => {
+    assert.deepEqual((await swarm.manager.request("GET", "/services")).expect(200), []);
+    assert.equal((await apps.getApp({ id: "ends" })).state, "STOPPED");
+  }, 2 * longMs);
+  await apps.removeApp({ id: "ends" });
 });

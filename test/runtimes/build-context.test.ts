@@ -51,6 +51,15 @@ for (const file of ["Dockerfile", ".dockerignore"]) {
   });
 }
 
+test("a Dockerfile that is not UTF-8 is refused, not changed", async (t) => {
+  const { repo, open } = await packageOf(t);
+  await writeFile(join(repo, "Dockerfile"), Buffer.from("FROM scratch\nENV NAME=J\xfcrgen\n", "latin1"));
+  t.like(await t.throwsAsync(open()), {
+    reason: "build_failed",
+    message: 'the file "Dockerfile" is not UTF-8',
+  });
+});
+
 test("a context of more than 100,000 entries is refused before it is read", async (t) => {
   t.timeout(240_000);
   const { repo, open } = await packageOf(t);

@@ -72,14 +72,17 @@ export class WidePipe {
   }
 }
 
+/** @type {ReturnType<typeof nativeCalls> | undefined} */
+let calls;
+
 /**
  * Loads the native calls at its first use: some 10 ms and 8 MB.
  * @returns {WidePipe | undefined} nothing where they cannot be had
  */
 export function openWidePipe() {
-  const calls = nativeCalls();
+  calls ??= nativeCalls();
   const fds = new Int32Array(2);
-  if (calls?.pipe2(fds, closeOnExec) !== 0) return undefined;
+  if (calls === "none" || calls.pipe2(fds, closeOnExec) !== 0) return undefined;
   const [readFd = -1, writeFd = -1] = fds;
   // Less, where the user has many: that is slower, and no more.
   calls.fcntl(writeFd, setPipeSize, pipeBytes);
@@ -97,6 +100,6 @@ function nativeCalls() {
     const fcntl = libc.func("int fcntl(int, int, int)");
     return { pipe2, fcntl };
   } catch {
-    return undefined;
+    return "none";
   }
 }

@@ -9,6 +9,7 @@ import {
   namespaceAsks,
   propagationAsks,
   securityOptAsks,
+  usersContainers,
   type Bind,
   type ContainerClaims,
   type HostAsk,
@@ -57,7 +58,7 @@ interface Draft {
 
 /** For users' containers. */
 const bounds = {
-  containers: 32,
+  containers: usersContainers,
   processes: 32_768,
   memoryFileBytes: 2 * 2 ** 30,
   /** Open files, locked memory and the like. */

@@ -1,4 +1,5 @@
 /** The files of a build, read by their owner: the engine gets an archive and never looks into the tree. */
+import { isUtf8 } from "node:buffer";
 import { randomUUID } from "node:crypto";
 import { posix } from "node:path";
 import { PassThrough, Readable, Writable } from "node:stream";
@@ -56,6 +57,8 @@ export async function openBuildContext(options: BuildContextOptions): Promise<Bu
     ...limits,
     maxBytes: maxDockerfileBytes,
   });
+  // What cannot be looked at is not changed into what can.
+  if (!isUtf8(text)) throw contextFailed(`the file "${dockerfile}" is not UTF-8`);
   const bytes = Buffer.from(await options.check(text.toString()));
   const checkedName = `${checkedPrefix}${randomUUID()}`;
   const cwd = posix.join(root, path);

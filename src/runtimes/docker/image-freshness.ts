@@ -10,7 +10,10 @@ import { digestOf, localDigests } from "./image-digests.ts";
 
 const versionLabel = "org.opencontainers.image.version";
 
-export type FreshnessResult = Pick<RuntimeImage, "remoteDigest" | "freshness" | "freshnessReason">;
+export type FreshnessResult = Pick<
+  RuntimeImage,
+  "remoteDigest" | "freshness" | "freshnessReason" | "isUnanswered"
+>;
 
 export interface FreshnessOptions {
   credentialsOf: CredentialsOf;
@@ -50,7 +53,7 @@ async function checkFreshness(
     return { remoteDigest: remote.digest, freshness: isCurrent ? "current" : "outdated" };
   } catch (error) {
     if (signal?.aborted === true || !(error instanceof SvcError)) throw error;
-    return unknown(error.message);
+    return { ...unknown(error.message), isUnanswered: true };
   }
 }
 

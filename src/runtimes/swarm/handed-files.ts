@@ -91,14 +91,14 @@ function requireHidden(
 export async function handOver(
   api: SwarmApi,
   files: readonly HandedFile[],
-  { labels, owner }: { labels: Labels; owner: { uid: number; gid: number } },
+  { labels, owner, mode }: { labels: Labels; owner: { uid: number; gid: number }; mode: number },
 ): Promise<{ Secrets: object[]; Configs: object[] }> {
   const given = { Secrets: [] as object[], Configs: [] as object[] };
   for (const { kind, path, content } of files) {
     // Another name each time: what it says cannot be told from it, and old tasks keep what they had.
     const name = `svc-${randomBytes(12).toString("hex")}`;
     const id = await api.hand(kind, name, content, labels);
-    const File = { Name: path, UID: String(owner.uid), GID: String(owner.gid), Mode: 0o400 };
+    const File = { Name: path, UID: String(owner.uid), GID: String(owner.gid), Mode: mode };
     if (kind === "secrets") given.Secrets.push({ SecretID: id, SecretName: name, File });
     else given.Configs.push({ ConfigID: id, ConfigName: name, File });
   }

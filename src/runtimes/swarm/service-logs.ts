@@ -2,6 +2,7 @@
 import { promisify } from "node:util";
 import type Dockerode from "dockerode";
 import type { DockerEngine } from "../../docker/engine.ts";
+import { KeptLines, maxAnswerBytes } from "../../docker/container-logs.ts";
 import { FramedLogReader, TerminalLogReader } from "../../docker/log-lines.ts";
 import type { LogChunk, LogRecord } from "../runtime.ts";
 import type { SwarmTask } from "./swarm-api.ts";
@@ -18,28 +19,65 @@ const readTimeoutMs = 60_000;
 /** The engine begins each line with these, in this order. */
 const details =
   /^com\.docker\.swarm\.node\.id=\w*,com\.docker\.swarm\.service\.id=\w*,com\.docker\.swarm\.task\.id=(\w*) ?/;
+/** More than they take. */
+const maxDetailsLength = 256;
 
-/** The last lines of all tasks together, by time, each with its slot and node in front. */
+/** The last lines of all tasks together, by time, each with its slot and node in front; `truncated` when they pass 8 MiB. */
 export async function readServiceLog(
   engine: DockerEngine,
   serviceId: string,
   { tail, tasks, hasTerminal, signal }: ServiceLogOptions,
 ): Promise<LogChunk> {
   if (tail < 1) return { lines: [], truncated: false, missedBytes: 0 };
-  const lines = await engine.operate(
+  const { lines, truncated } = await engine.operate(
     "read the log of a service",
     async (docker) => {
       const reader = createReader(hasTerminal);
-      const found: LogRecord[] = [];
+      const latest = new LatestLines(tail);
       for await (const chunk of await openLog(docker, serviceId, { ...query(tail), follow: false })) {
-        found.push(...reader.read(chunk));
+        latest.add(reader.read(chunk));
       }
-      return [...found, ...reader.end()];
+      latest.add(reader.end());
+      return latest.chunk();
     },
     { timeoutMs: readTimeoutMs, signal },
   );
-  const sorted = named(lines, tasks).sort((a, b) => a.timeMs - b.timeMs);
-  return { lines: sorted.slice(-tail), truncated: false, missedBytes: 0 };
+  return { lines: named(lines, tasks), truncated, missedBytes: 0 };
+}
+
+/** The last lines by time of those that come in any order, as each task's do, in bounded memory. */
+class LatestLines {
+  readonly #maxLines: number;
+  #lines: LogRecord[] = [];
+  #sizeBytes = 0;
+  #truncated = false;
+
+  constructor(maxLines: number) {
+    this.#maxLines = maxLines;
+  }
+
+  add(records: readonly LogRecord[]): void {
+    for (const record of records) {
+      this.#lines.push(record);
+      this.#sizeBytes += Buffer.byteLength(record.text);
+      if (this.#sizeBytes > 2 * maxAnswerBytes) this.#drop();
+    }
+    if (this.#lines.length > 2 * this.#maxLines) this.#drop();
+  }
+
+  #drop(): void {
+    const kept = new KeptLines(this.#maxLines);
+    kept.add(this.#lines.sort((a, b) => a.timeMs - b.timeMs));
+    const { lines, truncated } = kept.chunk();
+    this.#lines = [...lines];
+    this.#sizeBytes = lines.reduce((sum, { text }) => sum + Buffer.byteLength(text), 0);
+    this.#truncated ||= truncated;
+  }
+
+  chunk(): LogChunk {
+    this.#drop();
+    return { lines: this.#lines, truncated: this.#truncated, missedBytes: 0 };
+  }
 }
 
 /** The last lines and then each new one, until the service is removed or `signal` aborts. */
@@ -70,6 +108,8 @@ export async function* followServiceLog(
   } catch (error) {
     if (!signal.aborted) throw error;
   }
+  const lines = named(reader.end(), tasksNow());
+  if (lines.length > 0) yield { lines, truncated: false, missedBytes: 0 };
 }
 
 async function openLog(docker: Dockerode, id: string, options: object): Promise<AsyncIterable<Buffer>> {
@@ -79,7 +119,10 @@ async function openLog(docker: Dockerode, id: string, options: object): Promise<
 }
 
 function createReader(hasTerminal: boolean): FramedLogReader | TerminalLogReader {
-  return hasTerminal ? new TerminalLogReader() : new FramedLogReader();
+  if (hasTerminal) return new TerminalLogReader();
+  return new FramedLogReader(
+    (bytes) => details.exec(bytes.toString("latin1", 0, maxDetailsLength))?.[0].length ?? 0,
+  );
 }
 
 function query(tail: number): { stdout: true; stderr: true; timestamps: true; details: true; tail: number } {

@@ -3,6 +3,7 @@ import type { HostConfig } from "dockerode";
 import { appLabels } from "../../docker/attribution.ts";
 import { SvcError } from "../../errors.ts";
 import type { JsonObject, JsonValue } from "../../lib/json.ts";
+import { usersContainers } from "../container-policy.ts";
 import type { ContainerConfig } from "../docker/container-config.ts";
 import { dockerRuntime } from "../docker/app-images.ts";
 import { mountPoints, namedPlaces } from "../docker/container-scope.ts";
@@ -35,6 +36,14 @@ export function placementOf({ id, placement }: Pick<RunnableApp, "id" | "placeme
   return placement;
 }
 
+/** @throws SvcError `denied` for more tasks than a regular user's app may have */
+export function requireFewTasks(app: Pick<RunnableApp, "id" | "ownerUid" | "placement">): void {
+  const { replicas } = placementOf(app);
+  if (app.ownerUid === 0 || replicas <= usersContainers) return;
+  const message = `app "${app.id}" would run in ${replicas} tasks, more than ${usersContainers}: only root's apps may`;
+  throw new SvcError("denied", message);
+}
+
 /** What of the app's own directory its tasks see. */
 export function sharedMounts(
   app: RunnableApp,
@@ -52,6 +61,7 @@ export function sharedMounts(
  *   machine alone
  */
 export function requirePlaceable(app: RunnableApp, config: ContainerConfig, publish: PublishOptions): void {
+  requireFewTasks(app);
   const { HostConfig: host } = config.options;
   const runtime = dockerRuntime(app);
   const cannot = [
@@ -149,7 +159,8 @@ function containerSpec(
     StopGracePeriod: app.manifest.stop.graceMs * nanosecondsPerMs,
     Healthcheck: options.Healthcheck,
     Mounts: sharedMounts(app, config),
-    // Engines before 1.44 cannot keep a program from gaining rights on a swarm: what a user's program gains there is empty.
+    // Engines with an API before 1.44 take no note of it: what a user's program gains there is empty.
+    Privileges: { NoNewPrivileges: true },
     ...(app.ownerUid === 0 ? { CapabilityAdd: host.CapAdd as unknown } : { CapabilityDrop: ["ALL"] }),
     Ulimits: host.Ulimits,
     Secrets: given.Secrets,

@@ -127,10 +127,11 @@ export class SwarmApi {
     }));
   }
 
-  /** @param credentials what the nodes pull its image with */
-  async create(spec: ServiceSpec, credentials?: RegistryCredentials): Promise<void> {
+  /** Resolves with its id. @param credentials what the nodes pull its image with */
+  async create(spec: ServiceSpec, credentials?: RegistryCredentials): Promise<string> {
     const request = { method: "POST", path: "/services/create", body: spec, credentials } as const;
-    await this.#change(`make the service ${spec.Name}`, request);
+    const { ID: id } = (await this.#change(`make the service ${spec.Name}`, request)) as { ID: string };
+    return id;
   }
 
   async update(

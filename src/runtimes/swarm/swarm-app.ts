@@ -6,14 +6,12 @@ import type { SwarmService, SwarmTask } from "./swarm-api.ts";
 import { shownTasks, statusOfTasks } from "./task-status.ts";
 
 export class SwarmApp {
-  readonly #id: string;
   readonly #told: ToldStatus;
   #app: RunnableApp | undefined;
   #tasks: readonly SwarmTask[] = [];
 
   /** @param onChange called when its status is another one */
   constructor(id: string, onChange: () => void) {
-    this.#id = id;
     this.#told = new ToldStatus(id, onChange);
   }
 
@@ -40,9 +38,10 @@ export class SwarmApp {
     this.#app = undefined;
   }
 
+  /** @param service of the app @param tasks of the app */
   take(service: SwarmService | undefined, tasks: readonly SwarmTask[]): void {
-    this.#tasks = tasks.filter(({ appId }) => appId === this.#id);
-    const ofService = this.#tasks.filter(({ serviceId }) => serviceId === service?.id);
+    this.#tasks = tasks;
+    const ofService = tasks.filter(({ serviceId }) => serviceId === service?.id);
     const isChecked = this.#app?.manifest.health?.probe.kind === "exec";
     const status = statusOfTasks({ service, tasks: ofService, isWanted: this.isWanted, isChecked });
     this.#told.tell(

@@ -5,6 +5,7 @@ import { ContainerSampler } from "../../docker/container-sampler.ts";
 import type { ContainerRecord } from "../../docker/container-record.ts";
 import { WatchedSizes } from "../../docker/container-attachment.ts";
 import { SvcError } from "../../errors.ts";
+import { SharedRounds } from "../../lib/shared-rounds.ts";
 import { Ticker } from "../../lib/ticker.ts";
 import type { Terminal } from "../../lib/terminal.ts";
 import { hasOwnTerminal } from "../../packages/manifest.ts";
@@ -34,7 +35,8 @@ import { StatusListeners } from "../status-listeners.ts";
 import type { TerminalRequest } from "../terminal-request.ts";
 import { handedTo, handOver } from "./handed-files.ts";
 import { followServiceLog, readServiceLog } from "./service-logs.ts";
-import { placementOf, requirePlaceable, serviceSpec } from "./service-spec.ts";
+import { serviceImage } from "./service-image.ts";
+import { placementOf, requireFewTasks, requirePlaceable, serviceSpec } from "./service-spec.ts";
 import { SwarmApi, type ServiceSpec, type SwarmService, type SwarmTask } from "./swarm-api.ts";
 import { SwarmApp } from "./swarm-app.ts";
 import { isUpTask } from "./task-status.ts";
@@ -44,6 +46,12 @@ export interface SwarmRuntimeOptions
     Pick<ContainerRuntimeOptions, "engine" | "events" | "state" | "programs" | "isInsecure" | "log">,
     ContainerConfigsOptions {
   credentialsOf: CredentialsOf;
+}
+
+interface Launched {
+  readonly serviceId: string;
+  /** Ids of the tasks that were there before. */
+  readonly earlier: ReadonlySet<string>;
 }
 
 const pollMs = 2_000;
@@ -66,6 +74,13 @@ export class SwarmRuntime implements AppRuntime {
   readonly #listeners = new StatusListeners();
   readonly #sizes = new WatchedSizes();
   readonly #ticker: Ticker;
+  /** Each for all who want to know at a time. */
+  readonly #looks = new SharedRounds<undefined, undefined>(() => this.#takeUp());
+  /** Apps that had a service when the swarm was asked last; undefined while it cannot be asked. */
+  #inService: ReadonlySet<string> | undefined;
+  /** Whether what runs unwanted is looked for. */
+  #isFollowed = false;
+  #isAway = false;
 
   constructor(options: SwarmRuntimeOptions) {
     this.#options = options;
@@ -101,21 +116,55 @@ export class SwarmRuntime implements AppRuntime {
 
   async start(app: RunnableApp): Promise<void> {
     const watched = this.#appOf(app.id);
-    watched.want(app);
+    try {
+      await this.#untilUp(app, watched, await this.#launch(app, watched));
+    } catch (error) {
+      await this.#giveUp(app, watched, error);
+      throw error;
+    }
+  }
+
+  /** Has the service be there; resolves with its id and the tasks that it had before. */
+  async #launch(app: RunnableApp, watched: SwarmApp): Promise<Launched> {
     const name = this.#options.networks.nameOf(app.id);
     const nodeId = await this.#api.managerId();
     const spec = await this.#specOf(app, nodeId);
     await this.#api.ensureNetwork(name, appLabels(app.id, this.#options.storeId));
     const credentials = await this.#options.credentialsOf(app.ownerUid, this.#images.reference(app));
-    const existing = await this.#api.service(name);
-    if (existing === undefined) await this.#api.create(spec, credentials);
-    else await this.#api.update(existing, spec, credentials);
+    const existing = await this.#runningService(app, watched);
+    const earlier = new Set(watched.tasks.map(({ id }) => id));
+    if (existing !== undefined) await this.#api.update(existing, spec, credentials);
+    const serviceId = existing?.id ?? (await this.#api.create(spec, credentials));
+    watched.want(app);
+    return { serviceId, earlier };
+  }
+
+  /** One of which nothing runs any more goes: its tasks' ends would be taken for those of the next start. */
+  async #runningService(app: RunnableApp, watched: SwarmApp): Promise<SwarmService | undefined> {
+    const service = await this.#api.service(this.#options.networks.nameOf(app.id));
+    if (service === undefined) return undefined;
+    await this.#look();
+    if (watched.tasks.some((task) => task.serviceId === service.id && isUpTask(task))) return service;
+    await this.stop(app);
+    return undefined;
+  }
+
+  /** Has nothing stay of a start that failed: half an app would look like one. */
+  async #giveUp(app: RunnableApp, watched: SwarmApp, error: unknown): Promise<void> {
+    const reason = error instanceof SvcError ? (error as SvcError).reason : undefined;
+    if (reason === "unavailable") {
+      // Once the swarm is back, the app is seen to be missing, and started.
+      watched.want(app);
+      await this.#look().catch(() => undefined);
+    } else watched.release();
     try {
-      await this.#untilUp(app, watched);
-    } catch (error) {
-      // Half an app would look like one.
-      if (error instanceof SvcError && error.reason === "start_failed") await this.stop(app);
-      throw error;
+      if (reason === "start_failed") await this.stop(app);
+      await this.#api.removeHanded(app.id);
+    } catch (failure) {
+      this.#options.log("what a start on the swarm left could not be removed", {
+        app: app.id,
+        error: failure,
+      });
     }
   }
 
@@ -130,37 +179,43 @@ export class SwarmRuntime implements AppRuntime {
     const config = await this.#configs.of(app, local.Id);
     await this.#configs.hold(app, config);
     requirePlaceable(app, config, this.#options);
-    const reference = this.#images.reference(app);
-    // The nodes pull the very image that was checked here; one that was built here has no name that they could pull.
-    const pulled = (local.RepoDigests as string[] | null)?.find((each) =>
-      reference.startsWith(each.slice(0, each.indexOf("@"))),
-    );
     const handed = handedTo(app);
     const { storeId, identities } = this.#options;
     const { user: owner } = await identities.as(app.uid);
-    const given = await handOver(this.#api, handed.files, { labels: appLabels(app.id, storeId), owner });
+    // Root's containers may run as whatever user their image names.
+    const mode = app.ownerUid === 0 ? 0o444 : 0o400;
+    const given = await handOver(this.#api, handed.files, {
+      labels: appLabels(app.id, storeId),
+      owner,
+      mode,
+    });
     return serviceSpec(app, config, {
       ...{ storeId, nodeId, handed, given },
       name: this.#options.networks.nameOf(app.id),
-      image: pulled ?? local.Id,
+      image: serviceImage(app, this.#images.reference(app), local),
     });
   }
 
   /** Resolves when as many tasks run as are to. @throws SvcError `start_failed` with the swarm's words */
-  async #untilUp(app: RunnableApp, watched: SwarmApp): Promise<void> {
+  async #untilUp(app: RunnableApp, watched: SwarmApp, { serviceId, earlier }: Launched): Promise<void> {
     const begunMs = Date.now();
     const { replicas } = placementOf(app);
     for (;;) {
       await this.#look();
-      const { tasks } = watched;
-      if (tasks.filter((task) => isUpTask(task)).length >= replicas) return;
+      const ofService = watched.tasks.filter((task) => task.serviceId === serviceId);
+      if (ofService.filter((task) => isUpTask(task)).length >= replicas) return;
+      const tasks = ofService.filter(({ id }) => !earlier.has(id));
       const bad = tasks.find(({ state }) => state === "failed" || state === "rejected");
       const isOver = watched.status.state === "CRASHED" || watched.status.state === "STOPPED";
       const waited = Date.now() - begunMs;
       const stuck = tasks.find(
         ({ state, error }) => state === "pending" && error !== "" && waited > pendingMs,
       );
-      const why = bad ?? stuck ?? (isOver || waited > startTimeoutMs ? tasks[0] : undefined);
+      const hasEnded = isOver || waited > startTimeoutMs;
+      const why = bad ?? stuck ?? (hasEnded ? tasks[0] : undefined);
+      if (hasEnded && why === undefined) {
+        throw startFailed(app.id, watched.status.reason || "the swarm made no task of it");
+      }
       if (why !== undefined) {
         const lastLines = bad === undefined ? [] : await this.#lastLines(app);
         const at = why.node === "" ? "" : ` on ${why.node}`;
@@ -178,6 +233,7 @@ export class SwarmRuntime implements AppRuntime {
   }
 
   async scale(app: RunnableApp): Promise<void> {
+    requireFewTasks(app);
     const { replicas } = placementOf(app);
     const service = await this.#api.service(this.#options.networks.nameOf(app.id));
     if (service === undefined) return;
@@ -243,6 +299,12 @@ export class SwarmRuntime implements AppRuntime {
     watched.want(app);
     await this.#look().catch(() => undefined);
     return watched.status.isLost === true ? "lost" : "running";
+  }
+
+  /** Those that the swarm keeps running; from then on it is also asked for those that are not meant to. */
+  upNow(): ReadonlySet<string> {
+    this.#isFollowed = true;
+    return this.#inService ?? new Set();
   }
 
   status(id: string): RuntimeStatus | undefined {
@@ -365,21 +427,45 @@ export class SwarmRuntime implements AppRuntime {
   }
 
   async #poll(): Promise<void> {
-    if (![...this.#apps.values()].some(({ isWanted }) => isWanted)) return;
+    const isAnyWanted = [...this.#apps.values()].some(({ isWanted }) => isWanted);
+    if (!isAnyWanted && !this.#mayRunUnwanted()) return;
     try {
       await this.#look();
-    } catch (error) {
-      // Each of them shows it.
-      this.#options.log("the swarm cannot be asked", { error });
+    } catch {
+      // Each of them shows it. Of an engine that is in no swarm nothing runs there.
+      const isMember = isAnyWanted || (await this.#api.isMember().catch(() => true));
+      if (!isMember) this.#inService = new Set();
     }
   }
 
-  /** Takes up what the swarm says of all apps. @throws SvcError `unavailable` */
+  /** A stop came to nothing, or nobody has looked yet. */
+  #mayRunUnwanted(): boolean {
+    if (!this.#isFollowed) return false;
+    return (
+      this.#inService === undefined ||
+      [...this.#inService].some((id) => this.#apps.get(id)?.isWanted !== true)
+    );
+  }
+
+  /** As {@link SwarmRuntime.#takeUp}, by a question that is asked from now on. */
   async #look(): Promise<void> {
+    await this.#looks.join(undefined);
+  }
+
+  /** Takes up what the swarm says of all apps. @throws SvcError `unavailable` */
+  async #takeUp(): Promise<undefined> {
     try {
       const [services, tasks] = await Promise.all([this.#api.services(), this.#api.tasks()]);
-      for (const [id, app] of this.#apps) app.take(serviceOfApp(services, id), tasks);
+      const serviceOf = new Map(services.map((service) => [service.appId, service]));
+      const tasksOf = Map.groupBy(tasks, ({ appId }) => appId);
+      this.#inService = new Set(serviceOf.keys());
+      this.#isAway = false;
+      for (const [id, app] of this.#apps) app.take(serviceOf.get(id), tasksOf.get(id) ?? []);
     } catch (error) {
+      this.#inService = undefined;
+      // Each app shows it for as long as it is so.
+      if (!this.#isAway) this.#options.log("the swarm cannot be asked", { error });
+      this.#isAway = true;
       const { message } = error as Error;
       for (const app of this.#apps.values()) app.lost(message);
       throw error;
@@ -391,8 +477,4 @@ export class SwarmRuntime implements AppRuntime {
     await this.#ticker[Symbol.asyncDispose]();
     this.#apps.clear();
   }
-}
-
-function serviceOfApp(services: readonly SwarmService[], appId: string): SwarmService | undefined {
-  return services.find((service) => service.appId === appId);
 }

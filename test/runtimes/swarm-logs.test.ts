@@ -1,0 +1,68 @@
+/** The one log of several tasks. */
+import { Readable } from "node:stream";
+import test from "ava";
+import type { DockerEngine } from "../../src/docker/engine.ts";
+import { readServiceLog } from "../../src/runtimes/swarm/service-logs.ts";
+import type { SwarmTask } from "../../src/runtimes/swarm/swarm-api.ts";
+
+const tasks = [1, 2].map((slot) => ({ id: `task${slot}`, slot, node: `node${slot}` }) as SwarmTask);
+
+/** What the engine sends of one line, or of a piece of one. */
+function frame(task: string, second: number, text: string): Buffer {
+  const time = new Date(Date.UTC(2026, 0, 1) + second * 1_000).toISOString();
+  const prefix = "com.docker.swarm";
+  const details = `${prefix}.node.id=n,${prefix}.service.id=s,${prefix}.task.id=${task}`;
+  const body = Buffer.from(`${time} ${details} ${text}`);
+  const header = Buffer.alloc(8);
+  header[0] = 1;
+  header.writeUInt32BE(body.length, 4);
+  return Buffer.concat([header, body]);
+}
+
+async function read(frames: Iterable<Buffer>, tail: number): ReturnType<typeof readServiceLog> {
+  const dial = (_options: unknown, done: (error: null, stream: Readable) => void): void =>
+    done(null, Readable.from(frames));
+  const engine = {
+    operate: (_what: string, work: (docker: unknown) => Promise<unknown>) => work({ modem: { dial } }),
+  } as unknown as DockerEngine;
+  return readServiceLog(engine, "s", { tail, tasks, hasTerminal: false });
+}
+
+test("the last lines of all tasks together are those of the latest times, whichever task is told first", async (t) => {
+  function* frames(): Generator<Buffer> {
+    for (const at of [1, 3, 5, 7]) yield frame("task1", at, `at ${at}\n`);
+    for (const at of [2, 4, 6]) yield frame("task2", at, `at ${at}\n`);
+  }
+  const { lines, truncated } = await read(frames(), 3);
+  t.deepEqual(
+    lines.map(({ text }) => text),
+    ["1@node1 | at 5", "2@node2 | at 6", "1@node1 | at 7"],
+  );
+  t.false(truncated);
+});
+
+test("pieces of long lines come together by task, and what never ended is told too", async (t) => {
+  const frames = [
+    frame("task1", 1, "one "),
+    frame("task2", 2, "two "),
+    frame("task1", 1, "goes on\n"),
+    frame("task2", 2, "goes on"),
+  ];
+  const { lines } = await read(frames, 10);
+  t.deepEqual(
+    lines.map(({ text }) => text),
+    ["1@node1 | one goes on", "2@node2 | two goes on"],
+  );
+});
+
+test("a log of more than 8 MiB is kept to its last lines", async (t) => {
+  const long = "x".repeat(64_000);
+  function* frames(): Generator<Buffer> {
+    for (let at = 0; at < 1_000; at++) yield frame(`task${(at % 2) + 1}`, at, `${at} ${long}\n`);
+  }
+  const { lines, truncated } = await read(frames(), 10_000);
+  t.true(truncated);
+  const sizeBytes = lines.reduce((sum, { text }) => sum + text.length, 0);
+  t.true(sizeBytes > 7 * 2 ** 20 && sizeBytes <= 8 * 2 ** 20, `${sizeBytes} bytes`);
+  t.regex(lines.at(-1)?.text ?? "", /^2@node2 \| 999 x/);
+});
