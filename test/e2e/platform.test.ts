@@ -1,0 +1,154 @@
+/** What docs/platform.md tells platforms to rely on, over TCP with a token as they come. */
+import assert from "node:assert/strict";
+import { readFile } from "node:fs/promises";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { createFileRegistry, fromBinary, toBinary, create } from "@bufbuild/protobuf";
+import { FileDescriptorSetSchema } from "@bufbuild/protobuf/wkt";
+import test from "ava";
+import { lastRelease } from "../../.ci/breaking.ts";
+import { AppService, InstallAppRequestSchema } from "../../gen/svc/v1/app_pb.ts";
+import { DaemonService } from "../../gen/svc/v1/daemon_pb.ts";
+import { EventService } from "../../gen/svc/v1/event_pb.ts";
+import { ScheduleService } from "../../gen/svc/v1/schedule_pb.ts";
+import { socketTransport, type TestDaemon } from "../support/daemon.ts";
+import { sharedDaemon } from "../support/daemon-test.ts";
+import { errorOf } from "../support/errors.ts";
+import { eventually } from "../support/eventually.ts";
+import { freePort, writePackage } from "../support/packages.ts";
+
+const daemonOf = sharedDaemon();
+const root = fileURLToPath(new URL("../..", import.meta.url));
+const deadlineMs = 40_000;
+
+/** A unary call of Connect in binary, as bytes; answers status and bytes. */
+async function callRaw(daemon: TestDaemon, method: string, request: Uint8Array) {
+  const answer = await fetch(`http://127.0.0.1:${daemon.port}/svc.v1.${method}`, {
+    method: "POST",
+    headers: { "content-type": "application/proto", authorization: `Bearer ${daemon.token}` },
+    body: Buffer.from(request),
+  });
+  return {
+    status: answer.status,
+    headers: answer.headers,
+    bytes: new Uint8Array(await answer.arrayBuffer()),
+  };
+}
+
+/** A package `web` in the daemon's directory. */
+async function packageOf(daemon: TestDaemon): Promise<string> {
+  const dir = join(daemon.dir, "web");
+  await writePackage(dir, await freePort());
+  return dir;
+}
+
+test.serial("capabilities are told, and what a node does not have is unimplemented", async (t) => {
+  const daemon = await daemonOf();
+  const { capabilities, version } = await daemon.client(DaemonService, "grpc").getStatus({});
+  t.true(capabilities.includes("schedules"));
+  t.deepEqual(capabilities, capabilities.toSorted());
+  t.regex(version, /^\d+\.\d+\.\d+/);
+  t.is((await callRaw(daemon, "AppService/FoldApp", new Uint8Array())).status, 404);
+  const unknown = { ...AppService.method.listApps, name: "FoldApp" };
+  const calling = socketTransport(daemon.socketPath, "grpc").unary(
+    unknown,
+    undefined,
+    undefined,
+    undefined,
+    {},
+  );
+  t.like(await errorOf(calling), { code: "Unimplemented" });
+});
+
+test.serial(
+  "fields of a newer platform are passed over, and an older one reads today's answers",
+  async (t) => {
+    const daemon = await daemonOf();
+    const spec = await packageOf(daemon);
+    const request = toBinary(InstallAppRequestSchema, create(InstallAppRequestSchema, { spec }));
+    // Field 1000, of bytes: three of them.
+    const newer = Buffer.concat([request, Uint8Array.of(0xc2, 0x3e, 3, 1, 2, 3)]);
+    const installed = await callRaw(daemon, "AppService/InstallApp", newer);
+    t.is(installed.status, 200, Buffer.from(installed.bytes).toString());
+    t.regex(installed.headers.get("x-request-id") ?? "", /./);
+
+    const files = createFileRegistry(
+      fromBinary(FileDescriptorSetSchema, await readFile(join(root, lastRelease))),
+    );
+    const older = files.getMessage("svc.v1.ListAppsResponse");
+    assert.ok(older !== undefined);
+    const { bytes } = await callRaw(daemon, "AppService/ListApps", new Uint8Array());
+    const { apps } = fromBinary(older, bytes) as unknown as { apps: { id: string }[] };
+    t.deepEqual(
+      apps.map(({ id }) => id),
+      ["web"],
+    );
+
+    const mistyped = await fetch(`http://127.0.0.1:${daemon.port}/v1/apps`, {
+      method: "POST",
+      headers: { "content-type": "application/json", authorization: `Bearer ${daemon.token}` },
+      body: JSON.stringify({ spec, folded: true }),
+    });
+    t.is(mistyped.status, 400);
+    t.like(await mistyped.json(), { code: "invalid_argument" });
+  },
+);
+
+test.serial("the same push again changes nothing", async (t) => {
+  const daemon = await daemonOf();
+  const schedules = daemon.client(ScheduleService, "grpc");
+  const push = {
+    managedBy: "platform",
+    schedules: [{ id: "tidy", trigger: "0 4 1 1 *", action: { type: "shell", command: "true" } }],
+  };
+  const [first] = (await schedules.replaceManagedSchedules(push)).schedules;
+  await schedules.runSchedule({ id: "tidy" });
+  await eventually(async () => {
+    const { runs } = await schedules.listScheduleRuns({ id: "tidy" });
+    assert.equal(runs[0]?.status, "SUCCEEDED");
+  }, deadlineMs);
+  const [again] = (await schedules.replaceManagedSchedules(push)).schedules;
+  t.is(again?.revision, first?.revision);
+  t.is((await schedules.listScheduleRuns({ id: "tidy" })).runs.length, 1);
+
+  const job = { id: "own", trigger: "0 4 1 1 *", action: { type: "shell", command: "true" } };
+  const { revision } = await schedules.upsertSchedule(job);
+  t.like(await errorOf(schedules.upsertSchedule({ ...job, createOnly: true })), { code: "AlreadyExists" });
+  await schedules.upsertSchedule({ ...job, trigger: "0 5 1 1 *" });
+  const stale = schedules.upsertSchedule({ ...job, revision });
+  t.like(await errorOf(stale), { code: "Aborted" });
+  const none = await schedules.replaceManagedSchedules({ managedBy: "platform", schedules: [] });
+  t.deepEqual(none.schedules, []);
+});
+
+test.serial("what is so already is no error", async (t) => {
+  const daemon = await daemonOf();
+  const apps = daemon.client(AppService, "grpc");
+  const spec = await packageOf(daemon);
+  const [one, two] = [await apps.installApp({ spec }), await apps.installApp({ spec })];
+  t.not(one.id, two.id);
+  await apps.stopApp({ id: one.id });
+  await apps.startApp({ id: one.id });
+  t.is((await apps.startApp({ id: one.id })).state, "RUNNING");
+  await apps.stopApp({ id: one.id });
+  t.is((await apps.stopApp({ id: one.id })).state, "STOPPED");
+});
+
+test.serial("events go on behind a cursor, or say that they do not", async (t) => {
+  const daemon = await daemonOf();
+  const spec = await packageOf(daemon);
+  await daemon.client(AppService).installApp({ spec });
+  const events = daemon.client(EventService, "grpc");
+  const held = await Array.fromAsync(events.streamEvents({ past: true, untilNow: true }));
+  const cursor = held.at(-2)?.cursor ?? "";
+  const rest = await Array.fromAsync(events.streamEvents({ after: cursor, untilNow: true }));
+  t.deepEqual(
+    rest.map((event) => event.kind),
+    ["begin", held.at(-1)?.kind],
+  );
+  const forgotten = await Array.fromAsync(events.streamEvents({ after: "000000000000-1", untilNow: true }));
+  t.deepEqual(
+    forgotten.map((event) => event.kind),
+    ["reset"],
+  );
+});
