@@ -14,6 +14,7 @@ const pages: Readonly<Record<string, readonly [file: string, about: string]>> = 
   schedules: ["schedules-and-backups.md", "jobs, and backups of apps"],
   monitoring: ["host.md", "the host's figures and alerts"],
   rest: ["api.md", "the API from programs of one's own"],
+  platforms: ["platform.md", "what looks after many nodes, and how it should"],
   commands: ["reference/commands.md", "every command and option"],
   configuration: ["reference/configuration.md", "every key of svc.toml"],
   manifest: ["reference/manifest.md", "every key of svc.yaml"],

@@ -6,7 +6,6 @@ import { fileURLToPath } from "node:url";
 import { createFileRegistry, fromBinary, toBinary, create } from "@bufbuild/protobuf";
 import { FileDescriptorSetSchema } from "@bufbuild/protobuf/wkt";
 import test from "ava";
-import { lastRelease } from "../../.ci/breaking.ts";
 import { AppService, InstallAppRequestSchema } from "../../gen/svc/v1/app_pb.ts";
 import { DaemonService } from "../../gen/svc/v1/daemon_pb.ts";
 import { EventService } from "../../gen/svc/v1/event_pb.ts";
@@ -73,7 +72,7 @@ test.serial(
     t.regex(installed.headers.get("x-request-id") ?? "", /./);
 
     const files = createFileRegistry(
-      fromBinary(FileDescriptorSetSchema, await readFile(join(root, lastRelease))),
+      fromBinary(FileDescriptorSetSchema, await readFile(join(root, "proto/svc-0.1.0.binpb"))),
     );
     const older = files.getMessage("svc.v1.ListAppsResponse");
     assert.ok(older !== undefined);
