@@ -19,10 +19,14 @@ interface Form<Draft> {
   ) => { value: string; problem: string | undefined; onType: (value: string) => void };
 }
 
-/** @param send sends it; resolves with what is said then */
+/**
+ * @param send sends it; resolves with what is said then
+ * @param close is told that it was sent, unless the form is gone by then: there may be another one
+ */
 export function useForm<Draft extends object>(
   initial: Draft,
   send: (draft: Draft, set: (change: Partial<Draft>) => void, signal: AbortSignal) => Promise<string>,
+  close?: () => void,
 ): Form<Draft> {
   const draft = useSignal(initial);
   const problems = useSignal<Problems>({});
@@ -43,6 +47,7 @@ export function useForm<Draft extends object>(
       try {
         const words = await send(draft.value, set, signal);
         said.value = words;
+        if (!signal.aborted) close?.();
       } catch (error) {
         problems.value = problemsOf(error);
       }

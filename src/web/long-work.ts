@@ -37,6 +37,7 @@ export class LongWork<Result extends { case: string; value: unknown }> {
   readonly #failure = signal("");
   readonly #over = signal<AbortController | undefined>(undefined);
   #accepted = nothing;
+  #isGone = false;
 
   constructor(begin: Begin<Result>, onResult: (result: Result) => unknown) {
     this.#begin = begin;
@@ -66,7 +67,22 @@ export class LongWork<Result extends { case: string; value: unknown }> {
     this.#over.peek()?.abort();
   }
 
+  /** Nobody looks at it any more: what goes on ends, and nothing begins after that. */
+  leave(): void {
+    this.#isGone = true;
+    this.cancel();
+  }
+
+  /** One at a time: false, and it says so, while it goes on. */
+  mayBegin(): boolean {
+    if (this.#isGone) return false;
+    if (this.#over.peek() === undefined) return true;
+    this.#failure.value = texts.work.busy;
+    return false;
+  }
+
   async run(): Promise<void> {
+    if (!this.mayBegin()) return;
     this.#accepted = nothing;
     await this.again();
   }
@@ -82,10 +98,7 @@ export class LongWork<Result extends { case: string; value: unknown }> {
 
   /** With what was accepted before. */
   async again(): Promise<void> {
-    if (this.#over.peek() !== undefined) {
-      this.#failure.value = texts.work.busy;
-      return;
-    }
+    if (!this.mayBegin()) return;
     const over = new AbortController();
     this.#over.value = over;
     this.#question.value = undefined;
@@ -117,7 +130,7 @@ export class LongWork<Result extends { case: string; value: unknown }> {
   }
 }
 
-/** For as long as the view is there that shows it: whoever leaves cancels it. */
+/** For as long as the view is there that shows it: whoever leaves cancels it, and begins nothing any more. */
 export function useLongWork<Result extends { case: string; value: unknown }>(
   begin: Begin<Result>,
   onResult: (result: Result) => unknown,
@@ -132,7 +145,7 @@ export function useLongWork<Result extends { case: string; value: unknown }>(
       ),
     [],
   );
-  useEffect(() => () => work.cancel(), [work]);
+  useEffect(() => () => work.leave(), [work]);
   return work;
 }
 

@@ -4,8 +4,13 @@ export function lastOf(path: string): string {
   return path.split("/").at(-1) ?? path;
 }
 
+/** `a` and `b` of `/a/b`. */
+export function partsOf(path: string): string[] {
+  return path.split("/").filter((part) => part !== "");
+}
+
 /** `a`, `a/b` of `a/b`. */
 export function ancestorsOf(path: string): string[] {
-  const parts = path.split("/").filter((part) => part !== "");
+  const parts = partsOf(path);
   return parts.map((_, at) => parts.slice(0, at + 1).join("/"));
 }

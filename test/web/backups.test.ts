@@ -1,8 +1,9 @@
 /** Backups on the page: made, verified, looked into, restored and deleted (T 44, 66). */
 import { mkdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
+import { fromBinary } from "@bufbuild/protobuf";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
-import { BackupService } from "../../gen/svc/v1/backup_pb.ts";
+import { BackupService, UpsertBackupStorageRequestSchema } from "../../gen/svc/v1/backup_pb.ts";
 import { needsRoot } from "../support/daemon.ts";
 import { freePort, writePackage } from "../support/packages.ts";
 import { isForEverybody } from "./support/for-everybody.ts";
@@ -124,11 +125,24 @@ browserTest(
     await shelf.getByRole("button", { name: "Test it" }).waitFor();
 
     await page.getByRole("button", { name: "Add a storage" }).click();
-    await page.getByLabel("Name of the storage").fill("cloud");
+    await page.getByLabel("Name of the storage").fill("shelf");
+    const inPath = page.getByLabel("The bucket stands in the path");
+    await page.getByLabel("Address of the server").fill("https://s3.eu-west-1.amazonaws.com");
+    t.false(await inPath.isChecked(), "as the daemon takes it");
     await page.getByLabel("Address of the server").fill("http://127.0.0.1:9");
+    t.true(await inPath.isChecked());
     await page.getByLabel("Bucket", { exact: true }).fill("a-bucket");
     await page.getByLabel("Access key").fill("key-of-mine");
     await page.getByLabel("Secret key").fill("hush-hush");
+    await page.getByRole("button", { name: "Save the storage" }).click();
+    await page.getByRole("alert").filter({ hasText: "name shelf already" }).waitFor();
+    const listed = async () => (await backups.listBackupStorages({})).storages;
+    t.is(
+      (await listed()).find(({ name }) => name === "shelf")?.location.case,
+      "local",
+      "nothing is replaced",
+    );
+    await page.getByLabel("Name of the storage").fill("cloud");
     await isForEverybody(t, page, "a storage");
     await page.getByRole("button", { name: "Save the storage" }).click();
     const cloud = page.getByRole("row").filter({ hasText: "a-bucket" });
@@ -139,8 +153,36 @@ browserTest(
     await page.getByLabel("Prefix").fill("mine/");
     const sent = page.waitForRequest((request) => request.url().endsWith("/UpsertBackupStorage"));
     await page.getByRole("button", { name: "Save the storage" }).click();
-    t.true(((await sent).postDataBuffer()?.toString() ?? "").includes("***"), "the stored key is kept");
+    const { location } = fromBinary(UpsertBackupStorageRequestSchema, (await sent).postDataBuffer()!);
+    t.like(
+      location.value,
+      { prefix: "mine/", accessKey: undefined, secretKey: undefined, pathStyle: undefined },
+      "what nobody said stays as it is",
+    );
     await page.getByRole("button", { name: "Add a storage" }).waitFor();
+
+    const [reached, answered] = [Promise.withResolvers<undefined>(), Promise.withResolvers<undefined>()];
+    await page.route("**/svc.v1.BackupService/UpsertBackupStorage", async (route) => {
+      reached.resolve(undefined);
+      await answered.promise;
+      await route.continue();
+    });
+    await cloud.getByRole("button", { name: "Change" }).click();
+    await page.getByLabel("Prefix").fill("late/");
+    await page.getByRole("button", { name: "Save the storage" }).click();
+    await reached.promise;
+    await page.getByRole("button", { name: "Leave without saving" }).click();
+    await shelf.getByRole("button", { name: "Change" }).click();
+    const read = page.waitForResponse((response) => response.url().endsWith("/ListBackupStorages"));
+    answered.resolve(undefined);
+    await read;
+    t.is(
+      await page.getByLabel("Directory of this machine").count(),
+      1,
+      "what ended late closes no other form",
+    );
+    await page.getByRole("button", { name: "Leave without saving" }).click();
+    await page.unrouteAll({ behavior: "wait" });
     for (const row of [shelf, cloud]) {
       await row.getByRole("button", { name: "Remove" }).click();
       await page
@@ -151,7 +193,7 @@ browserTest(
       await row.waitFor({ state: "detached" });
     }
     t.deepEqual(
-      (await backups.listBackupStorages({})).storages.map(({ name }) => name),
+      (await listed()).map(({ name }) => name),
       ["local"],
     );
     t.deepEqual(

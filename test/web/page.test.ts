@@ -154,9 +154,18 @@ browserTest(
       await page.getByRole("alert").waitFor();
       t.is(await page.getByLabel("Name").inputValue(), "My own");
 
+      const isFree = Promise.withResolvers<undefined>();
+      await page.route("**/svc.v1.AppService/InstallAppStream", async (route) => {
+        await isFree.promise;
+        await route.continue();
+      });
       await spec.fill(dir);
       await install.click();
+      await install.click();
+      await page.getByRole("alert").filter({ hasText: "wait until it has ended" }).waitFor();
+      isFree.resolve(undefined);
       await page.getByText("It asks you to accept this first").waitFor();
+      await page.unrouteAll({ behavior: "wait" });
       t.is((await daemon.client(AppService).listApps({})).apps.length, 0, "nothing without a yes");
       await page.getByText("LICENSE", { exact: true }).click();
       await page.getByText("Do <b>good</b>, and nothing else.").waitFor();

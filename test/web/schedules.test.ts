@@ -126,6 +126,10 @@ browserTest(
     await rm(go);
     await page.getByRole("button", { name: "Run and watch" }).click();
     await watched.locator('[data-run="RUNNING"]').waitFor();
+    await page.getByRole("button", { name: "Cancel the run" }).last().click();
+    await watched.locator('[data-run="CANCELED"]').waitFor();
+    await page.getByRole("button", { name: "Run and watch" }).click();
+    await watched.locator('[data-run="RUNNING"]').waitFor();
     await page.getByRole("link", { name: "All schedules" }).click();
     await eventually(async () => {
       const { lastRun } = await schedules.getSchedule({ owner, id });

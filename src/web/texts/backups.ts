@@ -85,6 +85,8 @@ export const backupTexts = {
   removeStorageLoses:
     "Its backups stay where they are, and are not listed, verified or restored from here any more.",
   storageName: "Name of the storage",
+  storageThere: (name: string) =>
+    `There is a storage with the name ${name} already: take another name, or change that one.`,
   dir: "Directory of this machine",
   endpoint: "Address of the server",
   bucket: "Bucket",

@@ -9,6 +9,7 @@ import { Heading } from "../parts/heading.tsx";
 import { State } from "../parts/state.tsx";
 import { Text } from "../parts/text.tsx";
 import { When } from "../parts/when.tsx";
+import { partsOf } from "../path-names.ts";
 import { plainLine, plainText, sentence } from "../plain-text.ts";
 import { pathTo } from "../route.ts";
 import { texts } from "../texts.ts";
@@ -175,7 +176,7 @@ function About({ app }: { app: App }) {
 /** Where its files are, on this machine. */
 function Directory({ of }: { of: string }) {
   return (
-    <a href={pathTo("files", ...of.split("/").filter((name) => name !== ""))}>
+    <a href={pathTo("files", ...partsOf(of))}>
       <Text of={of} />
     </a>
   );

@@ -24,20 +24,21 @@ export function InstallView({ api, node }: Pick<ViewProps, "api" | "node">) {
   );
   /** Of a card: as if its spec had been typed. */
   const install = (of: string): void => {
-    if (work.isBusy) return;
+    // To where it says how it goes, or why it does not.
+    scrollTo(0, 0);
+    if (!work.mayBegin()) return;
     spec.value = of;
     wanted.value = { spec: of, name: name.value.trim() };
-    scrollTo(0, 0);
     void work.run();
   };
   const submit = (event: SubmitEvent): void => {
     event.preventDefault();
-    if (work.isBusy) return;
+    if (!work.mayBegin()) return;
     wanted.value = { spec: spec.value.trim(), name: name.value.trim() };
     void work.run();
   };
   const choose = (of: string): void => {
-    if (work.isBusy) return;
+    if (!work.mayBegin()) return;
     spec.value = of;
     wanted.value = { ...wanted.value, spec: of };
     void work.again();

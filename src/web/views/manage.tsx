@@ -1,5 +1,11 @@
 import { useSignal } from "@preact/signals";
-import type { App, AppSettings, CloneAppResponse, UpgradeAppResponse } from "../../../gen/svc/v1/app_pb.ts";
+import type {
+  App,
+  AppSettings,
+  CloneAppResponse,
+  UpgradeAppResponse,
+  UpgradeAppEvent,
+} from "../../../gen/svc/v1/app_pb.ts";
 import { BackupService } from "../../../gen/svc/v1/backup_pb.ts";
 import type { Api } from "../api.ts";
 import { isRunning } from "../app-state.ts";
@@ -44,21 +50,27 @@ function Upgrade({ api, app }: Props) {
   /** Its settings at the version before. */
   const before = useSignal<AppSettings | undefined>(undefined);
   const work = useLongWork(
-    (accepted, signal) =>
-      api.apps.upgradeAppStream({ id, stopApp: true, ...wanted.value, ...accepted }, { signal }),
-    async ({ value: { upToDate, from, to } }: { case: "result"; value: UpgradeAppResponse }) => {
+    async function* (accepted, signal): AsyncGenerator<UpgradeAppEvent> {
+      before.value = await api.apps.getAppSettings({ id }, { signal }).catch(() => undefined);
+      yield* api.apps.upgradeAppStream({ id, stopApp: true, ...wanted.value, ...accepted }, { signal });
+    },
+    ({ value: { upToDate, from, to } }: { case: "result"; value: UpgradeAppResponse }) => {
       said.value = upToDate ? manage.upToDate(to) : manage.upgraded(from, to);
-      if (upToDate || before.value === undefined) return;
-      changes.value = settingChanges(before.value, await api.apps.getAppSettings({ id }));
+      const old = before.value;
+      if (upToDate || old === undefined) return;
+      // It is upgraded, whether its settings can be read or not.
+      api.apps.getAppSettings({ id }).then(
+        (now) => (changes.value = settingChanges(old, now)),
+        () => undefined,
+      );
     },
   );
   const submit = async (event: SubmitEvent): Promise<void> => {
     event.preventDefault();
-    if (work.isBusy) return;
+    if (!work.mayBegin()) return;
     [said.value, changes.value] = ["", []];
     // What is not asked for is as the daemon has it.
     wanted.value = { version: typed.value.trim(), ...(backup.value && { backup: true }) };
-    before.value = await api.apps.getAppSettings({ id }).catch(() => undefined);
     await work.run();
     if (work.failure.value !== "" && said.value === "") said.value = manage.stays(plainText(version));
   };

@@ -8,7 +8,7 @@ import { Failure } from "../../parts/failure.tsx";
 import { Table, type Column } from "../../parts/table.tsx";
 import { Text } from "../../parts/text.tsx";
 import { When } from "../../parts/when.tsx";
-import { ancestorsOf, lastOf } from "../../path-names.ts";
+import { ancestorsOf, lastOf, partsOf } from "../../path-names.ts";
 import { plainText } from "../../plain-text.ts";
 import { pathTo } from "../../route.ts";
 import { saveFile } from "../../save-file.ts";
@@ -39,8 +39,7 @@ export function ArchiveFiles({ client, node, of, identity, path }: ArchiveProps 
   const restored = useSignal<BackupEntry | undefined>(undefined);
   const app = node.apps.value?.get(of.appId);
   const stopApp = app !== undefined && isRunning(app);
-  const linkTo = (to: string): string =>
-    pathTo("backups", of.appId, of.storage, of.name, ...to.split("/").filter((part) => part !== ""));
+  const linkTo = (to: string): string => pathTo("backups", of.appId, of.storage, of.name, ...partsOf(to));
   const all: readonly Column<BackupEntry>[] = [
     {
       title: columns.name,

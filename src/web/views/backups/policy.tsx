@@ -8,6 +8,7 @@ import { CheckField, ChoiceField, TextField } from "../../parts/field.tsx";
 import { Text } from "../../parts/text.tsx";
 import { When } from "../../parts/when.tsx";
 import { sentence } from "../../plain-text.ts";
+import { namesIn } from "../../typed-names.ts";
 import { backupTexts as says } from "../../texts/backups.ts";
 
 interface Props {
@@ -21,10 +22,6 @@ interface Props {
 export function Policy({ client, appId, of, onDone }: Props) {
   const { fromPackage, trigger, storages, nextRunAt, lastError } = of;
   const isOpen = useSignal(false);
-  const done = (): void => {
-    isOpen.value = false;
-    onDone();
-  };
   return (
     <Facts
       title={says.policy}
@@ -39,7 +36,13 @@ export function Policy({ client, appId, of, onDone }: Props) {
       ]}
     >
       {isOpen.value ? (
-        <PolicyForm client={client} appId={appId} of={of} onDone={done} />
+        <PolicyForm
+          client={client}
+          appId={appId}
+          of={of}
+          onDone={onDone}
+          onClose={() => (isOpen.value = false)}
+        />
       ) : (
         <button type="button" onClick={() => (isOpen.value = true)}>
           {says.policyChange}
@@ -54,7 +57,7 @@ function keptOf({ keep, keepDaily, keepWeekly, keepMonthly }: BackupPolicy): str
   return parts === "" ? says.policyKeepsAll : parts;
 }
 
-function PolicyForm({ client, appId, of, onDone }: Props) {
+function PolicyForm({ client, appId, of, onDone, onClose }: Props & { onClose: () => void }) {
   const form = useForm(
     {
       fromPackage: of.fromPackage,
@@ -73,10 +76,7 @@ function PolicyForm({ client, appId, of, onDone }: Props) {
         fromPackage,
         ...(!fromPackage && {
           ...{ trigger: trigger.trim(), mode, verify },
-          storages: storages
-            .split(",")
-            .map((name) => name.trim())
-            .filter((name) => name !== ""),
+          storages: namesIn(storages),
           ...Object.fromEntries(
             Object.entries(kept).flatMap(([key, typed]) => (typed === "" ? [] : [[key, Number(typed)]])),
           ),
@@ -85,6 +85,7 @@ function PolicyForm({ client, appId, of, onDone }: Props) {
       onDone();
       return says.policySaved;
     },
+    onClose,
   );
   const { fromPackage, verify } = form.draft;
   const number = { type: "number" as const, min: 1, max: 100_000 };
@@ -120,7 +121,7 @@ function PolicyForm({ client, appId, of, onDone }: Props) {
         <button type="submit" aria-busy={form.isBusy}>
           {says.policySave}
         </button>
-        <button type="button" onClick={onDone}>
+        <button type="button" onClick={onClose}>
           {says.policyLeave}
         </button>
       </div>

@@ -3,20 +3,20 @@ import type { BackupService, BackupStorage } from "../../../../gen/svc/v1/backup
 import { useForm } from "../../form.ts";
 import { Failure } from "../../parts/failure.tsx";
 import { CheckField, ChoiceField, TextField } from "../../parts/field.tsx";
+import { ToldError } from "../../told-error.ts";
+import { namesIn } from "../../typed-names.ts";
 import { backupTexts as says } from "../../texts/backups.ts";
-
-/** What stands for a secret that was written before. */
-const kept = "***";
 
 interface Props {
   client: Client<typeof BackupService>;
   /** The one that is changed; a new one is made without. */
   before: BackupStorage | undefined;
-  onDone: () => void;
+  onSaved: () => void;
+  onClose: () => void;
 }
 
 /** A place for backups. The keys of a bucket go in, and never come back. */
-export function StorageForm({ client, before, onDone }: Props) {
+export function StorageForm({ client, before, onSaved, onClose }: Props) {
   const { location } = before ?? {};
   const bucket = location?.case === "s3" ? location.value : undefined;
   const form = useForm(
@@ -30,19 +30,21 @@ export function StorageForm({ client, before, onDone }: Props) {
       prefix: bucket?.prefix ?? "",
       accessKey: "",
       secretKey: "",
-      pathStyle: bucket?.pathStyle ?? true,
+      /** As the daemon has it where nobody said. */
+      pathStyle: bucket?.pathStyle,
       recipients: before?.recipients.join(", ") ?? "",
     },
-    async ({ name, kind, dir, recipients, accessKey, secretKey, ...s3 }, set) => {
-      const keyOf = (typed: string): string => (typed === "" && bucket !== undefined ? kept : typed);
+    async ({ name: typed, kind, dir, recipients, accessKey, secretKey, pathStyle, ...s3 }, set, signal) => {
+      const name = typed.trim();
+      if (before === undefined) {
+        const { storages } = await client.listBackupStorages({}, { signal });
+        if (storages.some((storage) => storage.name === name)) throw new ToldError(says.storageThere(name));
+      }
       await client.upsertBackupStorage({
-        name: name.trim(),
+        name,
         ...(before?.managedBy !== undefined && { managedBy: before.managedBy }),
         ...(before?.maxBytesPerSec !== undefined && { maxBytesPerSec: before.maxBytesPerSec }),
-        recipients: recipients
-          .split(",")
-          .map((key) => key.trim())
-          .filter((key) => key !== ""),
+        recipients: namesIn(recipients),
         location:
           kind === "local"
             ? { case: "local", value: { dir: dir.trim() } }
@@ -50,18 +52,21 @@ export function StorageForm({ client, before, onDone }: Props) {
                 case: "s3",
                 value: {
                   ...s3,
-                  accessKey: keyOf(accessKey),
-                  secretKey: keyOf(secretKey),
+                  // What is left out stays as it is.
+                  ...(accessKey !== "" && { accessKey }),
+                  ...(secretKey !== "" && { secretKey }),
+                  ...(pathStyle !== undefined && { pathStyle }),
                   ...(bucket !== undefined && { ca: bucket.ca }),
                 },
               },
       });
       set({ accessKey: "", secretKey: "" });
-      onDone();
+      onSaved();
       return "";
     },
+    onClose,
   );
-  const { kind, pathStyle } = form.draft;
+  const { kind, endpoint, pathStyle = !isAmazon(endpoint) } = form.draft;
   const keyHint = bucket === undefined ? says.keyHint : says.keyKept;
   const secret = {
     type: "password" as const,
@@ -113,10 +118,15 @@ export function StorageForm({ client, before, onDone }: Props) {
         <button type="submit" aria-busy={form.isBusy}>
           {says.saveStorage}
         </button>
-        <button type="button" onClick={onDone}>
+        <button type="button" onClick={onClose}>
           {says.policyLeave}
         </button>
       </div>
     </form>
   );
+}
+
+/** What the daemon takes for Amazon's own, which wants the bucket in the host name. */
+function isAmazon(endpoint: string): boolean {
+  return URL.parse(endpoint)?.hostname.endsWith(".amazonaws.com") === true;
 }

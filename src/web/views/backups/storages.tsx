@@ -58,10 +58,6 @@ export function Storages({ client, node }: { client: Client<typeof BackupService
       </div>
     ),
   };
-  const close = (): void => {
-    edited.value = undefined;
-    live.again();
-  };
   const asked = removed.value;
   const isRoot = node.status.value?.caller?.root === true;
   return (
@@ -88,7 +84,8 @@ export function Storages({ client, node }: { client: Client<typeof BackupService
           key={edited.value === "add" ? "" : edited.value.name}
           client={client}
           before={edited.value === "add" ? undefined : edited.value}
-          onDone={close}
+          onSaved={live.again}
+          onClose={() => (edited.value = undefined)}
         />
       )}
       {asked !== undefined && (

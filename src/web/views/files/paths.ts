@@ -1,6 +1,7 @@
 /** Paths of the machine in the page's address, and what is at them. */
 import type { Client } from "@connectrpc/connect";
 import type { FileEntry, FileService } from "../../../../gen/svc/v1/file_pb.ts";
+import { partsOf } from "../../path-names.ts";
 import { pathTo } from "../../route.ts";
 
 export type FileClient = Client<typeof FileService>;
@@ -18,7 +19,7 @@ const entriesAtOnce = 2_000;
 
 /** Where the page shows it. */
 export function linkTo(path: string): string {
-  return pathTo("files", ...path.split("/").filter((name) => name !== ""));
+  return pathTo("files", ...partsOf(path));
 }
 
 export function within(directory: string, name: string): string {

@@ -1,6 +1,7 @@
 /** A schedule as it is typed into a form, and what is sent of it. */
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import type { Schedule, UpsertScheduleRequestSchema } from "../../../../gen/svc/v1/schedule_pb.ts";
+import { namesIn } from "../../typed-names.ts";
 
 export interface ScheduleDraft {
   readonly id: string;
@@ -88,7 +89,7 @@ export function requestOf(
       ...(said("url") && { url: draft.url.trim(), method: draft.method }),
       ...(said("body") && { body: draft.body }),
       ...(said("keep") && { keep: Number(draft.keep) }),
-      storages: said("storages") ? draft.storages.split(",").map((name) => name.trim()) : [],
+      storages: used.includes("storages") ? namesIn(draft.storages) : [],
       headers: kept?.headers ?? {},
       ...(kept?.keepChildren !== undefined && { keepChildren: kept.keepChildren }),
     },

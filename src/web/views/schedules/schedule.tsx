@@ -75,7 +75,7 @@ export function ScheduleView({ client, node, of }: Props) {
             <Does action={value.schedule.action} />
           </p>
           <Actions client={client} schedule={value.schedule} onDone={again} />
-          <WatchedRun client={client} of={of} onDone={again} />
+          <WatchedRun client={client} of={of} runs={value.runs} onDone={again} />
           <About schedule={value.schedule} />
           <Runs runs={value.runs} />
         </>

@@ -13,11 +13,13 @@ const mostShown = 64 * 1024;
 interface Props {
   client: Client<typeof ScheduleService>;
   of: { readonly owner: number; readonly id: string };
+  /** What is known of its runs. */
+  runs: readonly ScheduleRun[];
   onDone: () => void;
 }
 
 /** A run in the foreground, with what it prints as it prints it. A run that it began ends with it. */
-export function WatchedRun({ client, of, onDone }: Props) {
+export function WatchedRun({ client, of, runs, onDone }: Props) {
   const { busy, failure, perform, cancel } = useAction();
   const output = useSignal("");
   const run = useSignal<ScheduleRun | undefined>(undefined);
@@ -36,7 +38,9 @@ export function WatchedRun({ client, of, onDone }: Props) {
     });
     onDone();
   };
-  const now = run.value;
+  // Who stopped watching was not told how it ended.
+  const told = run.value;
+  const now = told?.status === "RUNNING" ? (runs.find(({ id }) => id === told.id) ?? told) : told;
   return (
     <>
       <div class="row">

@@ -36,8 +36,12 @@ export function Week({ client, node, schedules }: Props) {
     .toSorted((one, other) => Number((one.nextRunUnix ?? 0n) - (other.nextRunUnix ?? 0n)));
   const shown = due.slice(0, mostSchedules);
   const key = shown.map(({ owner, id, revision }) => `${String(owner)} ${id} ${revision}`).join(" ");
-  const { value, failure } = useLive(node, [], (signal) => readFirings(client, shown, signal), [client, key]);
   const today = new Date().setHours(0, 0, 0, 0);
+  const { value, failure } = useLive(node, [], (signal) => readFirings(client, shown, signal), [
+    client,
+    key,
+    today,
+  ]);
   return (
     <section aria-labelledby="week">
       <h2 id="week">{says.week}</h2>
