@@ -14,6 +14,10 @@ const written = (await readdir(join(root, "docs"), { recursive: true })).filter(
 );
 const pages = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", ...written.map((name) => `docs/${name}`)];
 const program = commandTree();
+/** `svc app settings APP` shows them: of those with commands of their own it alone takes other words. */
+const settings = program.commands
+  .find(({ name }) => name === "app")
+  ?.commands.find(({ name }) => name === "settings");
 
 /** As GitHub spells the anchor of a heading. */
 function anchorOf(heading: string): string {
@@ -72,11 +76,11 @@ test("svc help shows each page, and no command has the name of one", async (t) =
 
 test("a command that is none would be noticed", (t) => {
   const lines = shownCommands(
-    "```console\n$ svc ls --columns id | cat\n$ sudo svc nothing\n$ svc app start x --strange\n```\n",
+    "```console\n$ svc ls --columns id | cat\n$ sudo svc nothing\n$ svc app start x --strange\n$ svc app nothing\n$ svc app settings x\n$ svc daemon --config x reload\n```\n",
   );
   t.deepEqual(
     lines.map((line) => isCommand(line)),
-    [true, false, false],
+    [true, false, false, false, true, true],
   );
 });
 
@@ -120,15 +124,15 @@ function isCommand(words: readonly string[]): boolean {
       command = child;
       options.push(...optionsOf(child));
       isNamed = command.commands.length > 0;
-    } else if (command === program && !isValue(words, word)) return false;
+    } else if (isNamed && command !== settings && !isValue(command, words, word)) return false;
   }
   return command !== program;
 }
 
-/** Whether a word before the command is the value of an option of every command. */
-function isValue(words: readonly string[], word: string): boolean {
+/** Whether a word before the command is the value of an option of the one above it. */
+function isValue({ options }: CommandTree, words: readonly string[], word: string): boolean {
   const before = words[words.indexOf(word) - 1] ?? "";
-  return program.options.some(
+  return [...program.options, ...options].some(
     ({ short, long, takesValue }) => takesValue && (short === before || long === before),
   );
 }

@@ -5,27 +5,29 @@ import { join } from "node:path";
 import anyTest, { type TestFn } from "ava";
 import { AppService, type App } from "../../gen/svc/v1/app_pb.ts";
 import { startDaemon, type TestDaemon } from "../support/daemon.ts";
-import { whyNoDocker } from "../support/docker.ts";
-import { needsDocker } from "../support/docker-test.ts";
 import { errorOf } from "../support/errors.ts";
 import { eventually } from "../support/eventually.ts";
 import { writeFiles } from "../support/packages.ts";
-import { startSwarm, type TestSwarm } from "../support/swarm.ts";
+import { findSwarmObstacle, startSwarm, type TestSwarm } from "../support/swarm.ts";
 
 interface Shared {
-  readonly swarm: TestSwarm;
-  readonly daemon: TestDaemon;
+  swarm: TestSwarm;
+  daemon: TestDaemon;
 }
 
 const base = anyTest as TestFn<Shared>;
-const test = whyNoDocker === undefined ? base.serial : base.serial.skip;
+const whyNoSwarm = await findSwarmObstacle();
+const needsSwarm = whyNoSwarm === undefined ? "" : ` (skipped: ${whyNoSwarm})`;
+const test = whyNoSwarm === undefined ? base.serial : base.serial.skip;
 const nobody = 65534;
 const longMs = 60_000;
 
 base.before(async (t) => {
-  if (whyNoDocker !== undefined) return;
+  if (whyNoSwarm !== undefined) return;
   t.timeout(180_000);
   const swarm = await startSwarm(3);
+  // From now on it goes at the end, whatever fails.
+  t.context.swarm = swarm;
   const { images } = swarm.manager;
   const web =
     'mkdir -p /tmp/www; echo "$WORD $HOSTNAME" > /tmp/www/index.html; echo up; exec httpd -f -p 8080 -h /tmp/www';
@@ -35,7 +37,7 @@ base.before(async (t) => {
     await images.push(tag);
   }
   const config = `[docker]\nsocket = "${swarm.manager.socket}"\npublish_address = "0.0.0.0"`;
-  t.context = { swarm, daemon: await startDaemon({ config }) };
+  t.context.daemon = await startDaemon({ config });
 });
 
 base.after.always(async ({ context }) => {
@@ -67,7 +69,7 @@ const nodesOf = ({ tasks }: App): string[] =>
 const webParts = `settings: { properties: { port: { type: integer, default: 8081 }, word: { type: string, default: hello, env: WORD } } }
 ports: [{ name: http, setting: port, container_port: 8080 }]`;
 
-test(`an app runs on a swarm, is scaled over its nodes, moves when one ends, and goes${needsDocker}`, async (t) => {
+test(`an app runs on a swarm, is scaled over its nodes, moves when one ends, and goes${needsSwarm}`, async (t) => {
   t.timeout(240_000);
   const { swarm, daemon } = t.context;
   const apps = daemon.client(AppService);
@@ -135,7 +137,7 @@ test(`an app runs on a swarm, is scaled over its nodes, moves when one ends, and
   );
 });
 
-test(`secrets are never in what the engine shows, and reach the app${needsDocker}`, async (t) => {
+test(`secrets are never in what the engine shows, and reach the app${needsSwarm}`, async (t) => {
   t.timeout(120_000);
   const { swarm, daemon } = t.context;
   const apps = daemon.client(AppService);
@@ -181,7 +183,7 @@ test(`secrets are never in what the engine shows, and reach the app${needsDocker
     t.deepEqual((await swarm.manager.request("GET", `/${kind}`)).expect(200), []);
 });
 
-test(`a regular user's app is bound on a swarm as on one machine${needsDocker}`, async (t) => {
+test(`a regular user's app is bound on a swarm as on one machine${needsSwarm}`, async (t) => {
   t.timeout(120_000);
   const { swarm, daemon } = t.context;
   await using user = await daemon.as(nobody);
@@ -219,7 +221,7 @@ test(`a regular user's app is bound on a swarm as on one machine${needsDocker}`,
   await apps.removeApp({ id: "mine" });
 });
 
-test(`data keep an app on this machine; what cannot start says why, and leaves nothing${needsDocker}`, async (t) => {
+test(`data keep an app on this machine; what cannot start says why, and leaves nothing${needsSwarm}`, async (t) => {
   t.timeout(180_000);
   const { swarm, daemon } = t.context;
   const apps = daemon.client(AppService);
@@ -258,7 +260,7 @@ restart: { policy: never }`,
   t.like(refused, { reason: "not_possible" });
 });
 
-test(`an upgrade goes on trial on the swarm, and a bad one leaves the old version${needsDocker}`, async (t) => {
+test(`an upgrade goes on trial on the swarm, and a bad one leaves the old version${needsSwarm}`, async (t) => {
   t.timeout(180_000);
   const { swarm, daemon } = t.context;
   const apps = daemon.client(AppService);

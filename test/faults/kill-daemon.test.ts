@@ -26,16 +26,19 @@ interface Expectation {
 }
 
 type Apps = Client<typeof AppService>;
+type Outcome = "acknowledged" | "refused" | "cut short";
 
 test(`${workers} × ${killsEach} kills lose nothing that was acknowledged`, async (t) => {
   t.timeout(20 * 60_000);
   const durations = new Map<string, number>();
   // Two at a time: a daemon that starts keeps a core busy.
   const seeds = Array.from({ length: workers }, (_, at) => at + 1).values();
+  const runs: KillRun[] = [];
   const work = async (): Promise<void> => {
     for (const seed of seeds) {
       await using daemon = await startDaemon();
       const run = new KillRun(t, daemon, await freePort(), seededRandom(seed), durations);
+      runs.push(run);
       await run.prepare();
       for (let kill = 0; kill < killsEach; kill++) await run.once();
       t.log(`seed ${seed}: ${run.summary()}`);
@@ -43,6 +46,10 @@ test(`${workers} × ${killsEach} kills lose nothing that was acknowledged`, asyn
     }
   };
   await Promise.all([work(), work()]);
+  const total = (how: Outcome): number => runs.reduce((sum, run) => sum + run.count(how), 0);
+  // Half of them are, mostly.
+  t.true(total("cut short") >= (workers * killsEach) / 5, `${total("cut short")} were cut short`);
+  t.true(total("refused") <= (workers * killsEach) / 4, `${total("refused")} were refused`);
 });
 
 class KillRun {
@@ -85,6 +92,10 @@ class KillRun {
     return [...this.#counts].map(([what, count]) => `${what} ${count}`).join(", ");
   }
 
+  count(how: Outcome): number {
+    return [...this.#counts].reduce((sum, [what, count]) => sum + (what.endsWith(` ${how}`) ? count : 0), 0);
+  }
+
   /** One operation, one kill somewhere in it, one look at what is left. */
   async once(): Promise<void> {
     const before = await this.#apps.listApps({});
@@ -108,7 +119,7 @@ class KillRun {
     if (outcome.isAcknowledged) await wait(this.#random() * 20);
     const { isRefused } = outcome;
     await this.#daemon.kill();
-    const how = outcome.isAcknowledged ? "acknowledged" : isRefused ? "refused" : "cut short";
+    const how: Outcome = outcome.isAcknowledged ? "acknowledged" : isRefused ? "refused" : "cut short";
     const count = (this.#counts.get(`${name} ${how}`) ?? 0) + 1;
     this.#counts.set(`${name} ${how}`, count);
     // What takes longer by now would be cut short each time.

@@ -1,10 +1,12 @@
 /** One daemon for a whole file of tests. */
+import assert from "node:assert/strict";
 import { readdir, rm } from "node:fs/promises";
 import { join } from "node:path";
 import test from "ava";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
 import { ScheduleService } from "../../gen/svc/v1/schedule_pb.ts";
 import { startDaemon, type DaemonOptions, type TestDaemon } from "./daemon.ts";
+import { eventually } from "./eventually.ts";
 
 /**
  * One daemon for all tests of a file, for its top level: `const emptyDaemon = sharedDaemon()`. It starts before the first test
@@ -22,10 +24,18 @@ export function sharedDaemon(options: DaemonOptions = {}): () => Promise<TestDae
     const { daemon, own } = shared;
     if (daemon === undefined) throw new Error("the daemon is there for tests only");
     const schedules = daemon.client(ScheduleService);
-    for (const { id, owner } of (await schedules.listSchedules({})).schedules)
-      await schedules.removeSchedule({ id, owner });
     const apps = daemon.client(AppService);
-    for (const { id } of (await apps.listApps({})).apps) await apps.removeApp({ id });
+    // What goes on with an app ends first, and there may be more than one page of them.
+    await eventually(async () => {
+      for (const { id, owner } of (await schedules.listSchedules({})).schedules)
+        await schedules.removeSchedule({ id, owner });
+      for (const { id } of (await apps.listApps({})).apps) await apps.removeApp({ id });
+      const [jobs, left] = [await schedules.listSchedules({}), await apps.listApps({})];
+      assert.deepEqual(
+        [...jobs.schedules, ...left.apps].map(({ id }) => id),
+        [],
+      );
+    }, 40_000);
     for (const name of await readdir(daemon.dir))
       if (!own.includes(name)) await rm(join(daemon.dir, name), { recursive: true, maxRetries: 3 });
     return daemon;

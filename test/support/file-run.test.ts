@@ -1,7 +1,7 @@
 import { readFile } from "node:fs/promises";
 import test from "ava";
 import { eventually } from "./eventually.ts";
-import { runFile, runningFiles } from "./file-run.ts";
+import { runFile, runningFiles, unsteadyOf } from "./file-run.ts";
 import { summarizeTap } from "./tap.ts";
 
 /** Runs a shell script as a test file. */
@@ -71,3 +71,24 @@ for (const [what, script, how] of [
     t.true(summarizeTap(tap).isWhole);
   });
 }
+
+test("what failed among others and passed alone is unsteady, whatever else of it fails", async (t) => {
+  const files = ["test/a/b.test.ts", "test/a/c.test.ts"];
+  const script = "echo 'not ok 1 - b › one\nnot ok 2 - c › two'; kill -9 $$";
+  const together = { files, ...(await run(script, 60_000, files)) };
+  const unsteady = async (...points: string[]): Promise<string[]> => {
+    const alone = points.map(async (point, at) => {
+      const own = files.slice(at, at + 1);
+      return { files: own, ...(await run(`echo '${point}\n1..1'`, 60_000, own)) };
+    });
+    return unsteadyOf(together, await Promise.all(alone));
+  };
+  const [one, two] = ["  a › b › one", "  a › c › two"];
+  t.deepEqual(await unsteady("ok 1 - one", "ok 1 - two"), [
+    one,
+    two,
+    "  a › its runner ended early: SIGKILL",
+  ]);
+  t.deepEqual(await unsteady("ok 1 - one", "not ok 1 - two"), [one]);
+  t.deepEqual(await unsteady("not ok 1 - one", "ok 1 - another"), []);
+});

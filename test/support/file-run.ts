@@ -2,7 +2,7 @@
 import { spawn, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import { createInterface } from "node:readline";
-import { parseTestPoint, titleOfFile, type TestPoint } from "./tap.ts";
+import { parseTestPoint, summarizeTap, titleOfFile, type TestPoint } from "./tap.ts";
 
 /** What became of a file, or of several that one AVA ran. */
 export interface FileRun {
@@ -95,6 +95,18 @@ export async function runFile(options: FileRunOptions): Promise<FileRun> {
     tap: `${lines.join("\n")}\n`,
     failures: failures.map((each) => each.join("\n")),
   };
+}
+
+/** What failed in a run and passed when its files were run again. */
+export function unsteadyOf(first: FileRun, again: readonly FileRun[]): string[] {
+  const { points } = summarizeTap(again.map(({ tap }) => tap).join(""));
+  const outcomes = new Map(points.map(({ title, outcome }) => [title, outcome]));
+  // That a run hangs or dies is no test's, and the whole of it has to pass.
+  const isWhole = again.every(({ failures }) => failures.length === 0);
+  return first.failures.filter((failure) => {
+    const [title = ""] = failure.split("\n", 1);
+    return isWhole || outcomes.get(title.trim()) === "passed";
+  });
 }
 
 /** What AVA leaves out of the titles: the file, or of several the folder that all are in. */

@@ -12,7 +12,7 @@ import { createWriteStream } from "node:fs";
 import { availableParallelism } from "node:os";
 import { join } from "node:path";
 import { missing } from "../../.ci/optional.ts";
-import { endAll, runFile, runningFiles, type FileRun } from "./file-run.ts";
+import { endAll, runFile, runningFiles, unsteadyOf, type FileRun } from "./file-run.ts";
 import { againLine, formatCounts, summarizeTap, titleOfFile } from "./tap.ts";
 import { chooseTestFiles } from "./test-files.ts";
 import { keepTestTimes } from "./test-times.ts";
@@ -83,7 +83,7 @@ async function runTogether(batch: readonly string[]): Promise<void> {
   const alone: FileRun[] = [];
   for (const file of batch) alone.push(await run([file]));
   runs.push(...alone);
-  if (alone.every(({ failures }) => failures.length === 0)) unsteady.push(...together.failures);
+  unsteady.push(...unsteadyOf(together, alone));
 }
 
 async function runFailedAgain(): Promise<void> {
@@ -95,7 +95,7 @@ async function runFailedAgain(): Promise<void> {
     const second = await run([file], false);
     kept?.write(`${againLine(file)}\n${second.tap}`);
     runs.splice(runs.indexOf(first), 1, second);
-    if (second.failures.length === 0) unsteady.push(...first.failures);
+    unsteady.push(...unsteadyOf(first, [second]));
   }
 }
 

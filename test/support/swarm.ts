@@ -8,7 +8,7 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
-import { startEngine, type TestEngine } from "./docker.ts";
+import { startEngine, whyNoDocker, type TestEngine } from "./docker.ts";
 import { eventually } from "./eventually.ts";
 
 const run = promisify(execFile);
@@ -27,6 +27,23 @@ export interface TestSwarm extends AsyncDisposable {
 
 const registryAddress = "10.77.0.254";
 const addressOf = (node: number): string => `10.77.0.${node}`;
+
+/** Why this machine cannot run a swarm for the tests; `undefined` when it can. */
+export async function findSwarmObstacle(): Promise<string | undefined> {
+  if (whyNoDocker !== undefined) return whyNoDocker;
+  for (const kind of ["bridge", "veth", "vxlan id 1 dstport 4789"]) {
+    const failure = await run("unshare", ["--net", "sh", "-c", `ip link add tried type ${kind}`]).catch(
+      String,
+    );
+    if (typeof failure === "string") return `needs network links: ${failure.replaceAll(/\s+/g, " ").trim()}`;
+  }
+  await using engine = await startEngine({ machine: { name: "tried", connect: () => Promise.resolve() } });
+  const { status, text } = await engine.request("POST", "/swarm/init", {
+    ListenAddr: "127.0.0.1:2377",
+    AdvertiseAddr: "127.0.0.1",
+  });
+  return status === 200 ? undefined : `the engine makes no swarm: ${text.trim()}`;
+}
 
 export async function startSwarm(size: number): Promise<TestSwarm> {
   await using made = new AsyncDisposableStack();
@@ -84,11 +101,15 @@ async function startSwitch(): Promise<ChildProcess> {
     "exec sleep infinity",
   ].join(" && ");
   const child = spawn("setpriv", ["--pdeathsig=KILL", "unshare", "--net", "sh", "-c", setUp], {
-    stdio: ["ignore", "pipe", "ignore"],
+    stdio: ["ignore", "pipe", "pipe"],
     detached: true,
   });
-  await once(child.stdout, "data");
+  let said = "";
+  child.stderr.setEncoding("utf8").on("data", (text: string) => (said += text));
+  const ended = once(child, "close").then(() => Promise.reject(new Error(`there is no switch: ${said}`)));
+  await Promise.race([once(child.stdout, "data"), ended]);
   child.stdout.destroy();
+  child.stderr.destroy();
   child.unref();
   return child;
 }
