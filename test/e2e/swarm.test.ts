@@ -290,7 +290,7 @@ test(`an upgrade goes on trial on the swarm, and a bad one leaves the old versio
   t.deepEqual((await swarm.manager.request("GET", "/services")).expect(200), []);
 });
 
-test(`an app that ended starts again, and a stop that the swarm did not hear of is made good${needsDocker}`, async (t) => {
+test(`an app that ended starts again, and a stop that the swarm did not hear of is made good${needsSwarm}`, async (t) => {
   t.timeout(240_000);
   const { swarm, daemon } = t.context;
   const apps = daemon.client(AppService);
