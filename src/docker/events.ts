@@ -89,6 +89,15 @@ export class EngineEvents implements AsyncDisposable {
     return { [Symbol.dispose]: () => void this.#listeners.delete(listener) };
   }
 
+  /** Calls back at the end of a container, until it is disposed of. */
+  onDeath(containerId: string, callback: () => void): Disposable {
+    return this.listen({
+      onEvent: ({ type, action, id }) => {
+        if (type === "container" && action === "die" && id === containerId) callback();
+      },
+    });
+  }
+
   /**
    * Resolves when the engine has shown that it is there, after this call. An engine that is away is tried at once.
    * @throws SvcError `unavailable`, within 3 s; at once while it owes somebody an answer for longer than that

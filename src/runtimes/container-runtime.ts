@@ -189,12 +189,7 @@ export abstract class ContainerRuntime implements AppRuntime {
   async openTerminal(app: RunnableApp, request: TerminalRequest): Promise<Terminal> {
     const running = this.appOf(app.id).members.filter(({ state }) => state === "running");
     const { engine, events, programs } = this.#options;
-    const onDeath = (containerId: string, callback: () => void): Disposable =>
-      events.listen({
-        onEvent: ({ type, action, id }) => {
-          if (type === "container" && action === "die" && id === containerId) callback();
-        },
-      });
+    const onDeath = events.onDeath.bind(events);
     return openAppTerminal(engine, app, running, { sizes: this.#sizes, onDeath, programs }, request);
   }
 

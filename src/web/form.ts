@@ -3,7 +3,7 @@ import { useSignal } from "@preact/signals";
 import { useAction } from "./action.ts";
 import { problemsOf, type Problems } from "./problems.ts";
 
-interface Form<Draft> {
+export interface Form<Draft> {
   readonly draft: Draft;
   readonly set: (change: Partial<Draft>) => void;
   readonly isBusy: boolean;

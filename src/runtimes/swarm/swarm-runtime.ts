@@ -380,12 +380,7 @@ export class SwarmRuntime implements AppRuntime {
       const nodes = [...new Set(elsewhere.map(({ node }) => node))].join(", ");
       throw new SvcError("not_possible", `app "${app.id}" runs on ${nodes}: open its terminal there`);
     }
-    const onDeath = (containerId: string, callback: () => void): Disposable =>
-      events.listen({
-        onEvent: ({ type, action, id }) => {
-          if (type === "container" && action === "die" && id === containerId) callback();
-        },
-      });
+    const onDeath = events.onDeath.bind(events);
     const running = container === undefined ? [] : [container];
     return openAppTerminal(engine, app, running, { sizes: this.#sizes, onDeath, programs }, request);
   }

@@ -3,8 +3,8 @@ import { useSignal } from "@preact/signals";
 import type { BackupPolicy, BackupService } from "../../../../gen/svc/v1/backup_pb.ts";
 import { useForm } from "../../form.ts";
 import { Facts } from "../../parts/facts.tsx";
-import { Failure } from "../../parts/failure.tsx";
 import { CheckField, ChoiceField, TextField } from "../../parts/field.tsx";
+import { FormEnd } from "../../parts/form-end.tsx";
 import { Text } from "../../parts/text.tsx";
 import { When } from "../../parts/when.tsx";
 import { sentence } from "../../plain-text.ts";
@@ -116,15 +116,11 @@ function PolicyForm({ client, appId, of, onDone, onClose }: Props & { onClose: (
           />
         </>
       )}
-      <Failure says={form.general} />
-      <div class="row">
-        <button type="submit" aria-busy={form.isBusy}>
-          {says.policySave}
-        </button>
+      <FormEnd form={form} action={says.policySave}>
         <button type="button" onClick={onClose}>
           {says.policyLeave}
         </button>
-      </div>
+      </FormEnd>
     </form>
   );
 }

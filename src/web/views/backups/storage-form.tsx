@@ -1,8 +1,8 @@
 import type { Client } from "@connectrpc/connect";
 import type { BackupService, BackupStorage } from "../../../../gen/svc/v1/backup_pb.ts";
 import { useForm } from "../../form.ts";
-import { Failure } from "../../parts/failure.tsx";
 import { CheckField, ChoiceField, TextField } from "../../parts/field.tsx";
+import { FormEnd } from "../../parts/form-end.tsx";
 import { ToldError } from "../../told-error.ts";
 import { namesIn } from "../../typed-names.ts";
 import { backupTexts as says } from "../../texts/backups.ts";
@@ -113,15 +113,11 @@ export function StorageForm({ client, before, onSaved, onClose }: Props) {
         </>
       )}
       <TextField label={says.recipients} hint={says.recipientsHint} {...form.of("recipients")} />
-      <Failure says={form.general} />
-      <div class="row">
-        <button type="submit" aria-busy={form.isBusy}>
-          {says.saveStorage}
-        </button>
+      <FormEnd form={form} action={says.saveStorage}>
         <button type="button" onClick={onClose}>
           {says.policyLeave}
         </button>
-      </div>
+      </FormEnd>
     </form>
   );
 }

@@ -6,6 +6,7 @@ import { useLive } from "../../live.ts";
 import { Confirm } from "../../parts/confirm.tsx";
 import { Failure } from "../../parts/failure.tsx";
 import { ChoiceField, TextField } from "../../parts/field.tsx";
+import { FormEnd } from "../../parts/form-end.tsx";
 import { Table, type Column } from "../../parts/table.tsx";
 import { Text } from "../../parts/text.tsx";
 import { When } from "../../parts/when.tsx";
@@ -74,13 +75,9 @@ export function Credentials({ api, node }: Pick<ViewProps, "api" | "node">) {
             input={{ type: "password", required: true, autocomplete: "new-password" }}
             {...form.of("secret")}
           />
-          <Failure says={form.general} />
-          <div class="row">
-            <button type="submit" aria-busy={form.isBusy}>
-              {says.saveCredential}
-            </button>
+          <FormEnd form={form} action={says.saveCredential}>
             <span role="status">{form.said}</span>
-          </div>
+          </FormEnd>
         </form>
       </details>
       {asked !== undefined && (

@@ -6,6 +6,7 @@ import { useLive } from "../../live.ts";
 import { Confirm } from "../../parts/confirm.tsx";
 import { Failure } from "../../parts/failure.tsx";
 import { TextField } from "../../parts/field.tsx";
+import { FormEnd } from "../../parts/form-end.tsx";
 import { Heading } from "../../parts/heading.tsx";
 import { Table, type Column } from "../../parts/table.tsx";
 import { Text } from "../../parts/text.tsx";
@@ -102,13 +103,9 @@ function AddSource({ client, onDone }: AddProps) {
           input={{ required: true }}
           {...form.of("url")}
         />
-        <Failure says={form.general} />
-        <div class="row">
-          <button type="submit" aria-busy={form.isBusy}>
-            {says.saveSource}
-          </button>
+        <FormEnd form={form} action={says.saveSource}>
           <span role="status">{form.said}</span>
-        </div>
+        </FormEnd>
       </form>
     </details>
   );
