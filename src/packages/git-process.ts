@@ -2,6 +2,7 @@
 import { spawn } from "node:child_process";
 import type { ChildProcess } from "node:child_process";
 import { once } from "node:events";
+import { setPriority } from "node:os";
 import type { Readable, Writable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { SvcError } from "../errors.ts";
@@ -29,6 +30,7 @@ export interface GitRunOptions {
 }
 
 const keptStderrLines = 20;
+const nice = 10;
 
 export interface GitProcess {
   /**
@@ -51,6 +53,8 @@ export function createGitProcess(environment: GitSurroundings): GitProcess {
         detached: true,
         stdio: ["pipe", "pipe", "pipe"],
       });
+      // Whoever asks the daemon comes before the unpacking of what users fetch.
+      if (child.pid !== undefined) setPriority(child.pid, nice);
       return new GitRun(child, options).result();
     },
   };
