@@ -41,7 +41,7 @@ const openedAtOnce = 50;
 
 /** Holds `count` slow connections until the last is ended; resolves with how many were left `mostMs` after the last was opened. */
 export async function holdSlowClients(
-  { port, token }: TestDaemon,
+  { port, token }: Pick<TestDaemon, "port" | "token">,
   { first, drip }: SlowClient,
   { count, mostMs }: { count: number; mostMs: number },
 ): Promise<number> {
