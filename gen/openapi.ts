@@ -3377,7 +3377,7 @@ export interface components {
         CreateBackupResponse: {
             /** @description In the order asked for. */
             results: components["schemas"]["BackupResult"][];
-            /** @description What changed or went away while it was read, and what an archive cannot hold; one sentence each, 100 at most. */
+            /** @description What changed or went away while it was read, what an archive cannot hold, and what went wrong after it; one sentence each, 100 at most. */
             warnings: string[];
             /**
              * Format: int64

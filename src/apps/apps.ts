@@ -30,7 +30,7 @@ import type { Store } from "../store/store.ts";
 import { Adoption } from "./adoption.ts";
 import { AppChanges, type AppChange } from "./app-changes.ts";
 import type { AppRecord, NewApp } from "./app-record.ts";
-import { BackupHold, type BackupMode, type ReadHeld } from "./backup-hold.ts";
+import { BackupHold, type BackupMode, type HeldResult, type ReadHeld } from "./backup-hold.ts";
 import { AppCounters, type AppCounts } from "./app-counters.ts";
 import { AppRegistry, type AppCaller } from "./app-registry.ts";
 import { AppReports } from "./app-reports.ts";
@@ -437,7 +437,7 @@ export class Apps implements AsyncDisposable {
     read: ReadHeld<T>,
     caller: AppCaller,
     work: WorkOptions,
-  ): Promise<T> {
+  ): Promise<HeldResult<T>> {
     const app = await this.#find(id, caller);
     return this.#backupHold.hold(app.id, mode, read, work);
   }

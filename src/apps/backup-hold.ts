@@ -19,6 +19,12 @@ export type ReadHeld<T> = (
   volumes: EngineVolumes | undefined,
 ) => Promise<T>;
 
+/** What was read, and what went wrong that spoils nothing of it. */
+export interface HeldResult<T> {
+  result: T;
+  warnings: string[];
+}
+
 export interface BackupHoldOptions extends AppsContext {
   lifecycle: Lifecycle;
 }
@@ -34,11 +40,11 @@ export class BackupHold {
   }
 
   /**
-   * Runs the package's dump, and then `read` while nobody upgrades or removes the app.
+   * Runs the package's dump, then `read` while nobody upgrades or removes the app, then what the package does after it.
    * @throws SvcError `app_busy`, `build_failed` for the dump, `unavailable` when it cannot be frozen, or did not stand still
    *   until all was read; whatever `read` throws. The app goes on in any case.
    */
-  async hold<T>(id: string, mode: BackupMode, read: ReadHeld<T>, work: WorkOptions): Promise<T> {
+  async hold<T>(id: string, mode: BackupMode, read: ReadHeld<T>, work: WorkOptions): Promise<HeldResult<T>> {
     const { operations } = this.#options;
     const operation = await operations.begin({
       appId: id,
@@ -47,17 +53,19 @@ export class BackupHold {
     });
     let result: T;
     let stoodStill: boolean;
+    const warnings: string[] = [];
     try {
       result = await this.#read(operation, mode, read, work);
     } finally {
       try {
         stoodStill = await this.release(operation);
+        warnings.push(...(await this.#after(id, work)));
       } finally {
         // Where it could not be brought back, the next sweep tries again.
         operations.release(operation);
       }
     }
-    if (stoodStill) return result;
+    if (stoodStill) return { result, warnings };
     const message = `app "${id}" was let go on by something else before all of it was read`;
     throw new SvcError("unavailable", message);
   }
@@ -82,6 +90,23 @@ export class BackupHold {
       await runtime.freeze(held, operation.detail.frozen);
     }
     return await read(app, held, runtime.volumes);
+  }
+
+  /** Whoever gave up waiting has left a dump all the same. @returns what went wrong, which spoils no archive */
+  async #after(id: string, { onProgress }: WorkOptions): Promise<string[]> {
+    const { registry, runnable, log } = this.#options;
+    const app = registry.get(id);
+    const step = app?.manifest.backup?.after;
+    if (app === undefined || step === undefined) return [];
+    try {
+      await runStep(this.#options, runnable(app), step, "after", { ...(onProgress && { onProgress }) });
+      return [];
+    } catch (error) {
+      log.warn({ err: error, app: id }, "what an app does after its backup failed");
+      return [
+        error instanceof SvcError ? error.message : "the after step failed; the daemon's log has the reason",
+      ];
+    }
   }
 
   /**

@@ -82,7 +82,7 @@ export async function runStep(
   { identities, buildEnv }: StepTools,
   app: RunnableApp,
   command: Command,
-  stepName: "build" | "migrate" | "dump" | "restore",
+  stepName: "build" | "migrate" | "dump" | "after" | "restore",
   { signal, onProgress = () => undefined }: WorkOptions,
 ): Promise<void> {
   const { argv, cwd, env } = prepareStep(app, command);

@@ -1,6 +1,7 @@
 /** One read of an app, one archive, pushed to any number of storages; each of them has a result of its own. */
 import { Readable } from "node:stream";
 import { finished } from "node:stream/promises";
+import { setTimeout as sleep } from "node:timers/promises";
 import { SvcError } from "../errors.ts";
 import type { AppCaller } from "../apps/app-registry.ts";
 import type { AppRecord } from "../apps/app-record.ts";
@@ -27,6 +28,9 @@ const rotateMs = 60_000;
 const withdrawMs = 20_000;
 
 const maxWarnings = 100;
+
+/** Who waits for less than that needs no total. */
+const measureAfterMs = 3_000;
 
 /** What was read of an app, and the trees that it came of. */
 interface ReadApp extends WrittenArchive {
@@ -127,19 +131,26 @@ export class BackupMaker {
   ): Promise<BackupOutcome> {
     const { apps, catalogue, spool, age, storeId, now } = this.#options;
     const createdAtMs = now();
-    await using file = await spool.create(room);
-    const { app, written } = await apps.holdForBackup(
+    const places = request.storages.map((storage) => this.#options.storages.find(storage));
+    const isKeptHere = (isSealed: boolean): boolean =>
+      places.some(
+        ({ location, recipients }) => location.kind === "local" && recipients.length > 0 === isSealed,
+      );
+    await using file = await spool.create({ room, isKept: isKeptHere(false) });
+    await using forms = new EncryptedForms({ archive: file, spool, age, isKept: isKeptHere(true) });
+    const { result, warnings: later } = await apps.holdForBackup(
       appId,
       request.mode,
-      async (held, runnable, volumes) => ({
-        app: held,
-        written: await this.#read(held, runnable, volumes, file, work),
-      }),
+      async (held, runnable, volumes) => {
+        // Beside the making; how it goes is looked at when it is pushed.
+        for (const { recipients } of places) void forms.for(recipients, work);
+        return { app: held, written: await this.#read(held, runnable, volumes, file, work) };
+      },
       caller,
       work,
     );
+    const { app, written } = result;
     await this.#finish(app, written, request.mode, createdAtMs, file);
-    await using forms = new EncryptedForms(file, spool, age);
     const plainName = newArchiveName({ createdAtMs, appId, ownerUid: app.ownerUid, host: hostOf(storeId) });
     const results = await Promise.all(
       request.storages.map((storage) =>
@@ -148,7 +159,8 @@ export class BackupMaker {
     );
     const taken = results.filter(({ error }) => error === "").map(({ storage }) => storage);
     if (taken.length > 0) await catalogue.backedUp(appId, taken);
-    const { warnings, contentBytes, entries } = written;
+    const { contentBytes, entries } = written;
+    const warnings = [...later, ...written.warnings].slice(0, maxWarnings);
     return { results, warnings, contentBytes, entries };
   }
 
@@ -171,19 +183,23 @@ export class BackupMaker {
         tar: () => engine?.read(app.id, key, signal) ?? Readable.from([]),
       }));
     let totalBytes: bigint | undefined;
-    const measuring = identity.measure(directory, trees, { ...(signal && { signal }) }).then(
-      ({ sizes }) => {
-        // What volumes of the engine take is known when they have been read.
-        if (volumes.length === 0) totalBytes = BigInt(sizes.reduce((sum, size) => sum + size, 0));
-      },
-      // The total is for people who wait; the backup goes on without.
-      () => undefined,
-    );
+    const read = new AbortController();
+    const measure = async (): Promise<void> => {
+      // Looking at each of many small files takes a tenth as long as reading them.
+      await sleep(measureAfterMs, undefined, { signal: read.signal });
+      const stop = signal ? AbortSignal.any([read.signal, signal]) : read.signal;
+      const { sizes } = await identity.measure(directory, trees, { signal: stop });
+      totalBytes = BigInt(sizes.reduce((sum, size) => sum + size, 0));
+    };
+    // What volumes of the engine take is known when they have been read.
+    const measuring = volumes.length > 0 ? Promise.resolve() : measure();
+    // The total is for people who wait; the backup goes on without.
+    measuring.catch(() => undefined);
     const output = file.writable();
     const kept = finished(output);
     // Looked at below; a full disk is an error of its own.
     kept.catch(() => undefined);
-    const written = await identity.writeArchive(directory, trees, output, {
+    const archiving = identity.writeArchive(directory, trees, output, {
       exclude: backupExcludes(app.manifest),
       volumes,
       ...(signal && { signal }),
@@ -195,8 +211,9 @@ export class BackupMaker {
           ...(totalBytes !== undefined && { totalBytes }),
         }),
     });
+    const written = await archiving.finally(() => read.abort());
     output.end();
-    await Promise.all([kept, measuring]);
+    await kept;
     const left = shared.map(
       (name) => `the volume ${name} has a driver or a name of its own, and is not in the backup`,
     );
@@ -239,7 +256,7 @@ export class BackupMaker {
       warnings,
     });
     await file.append(footer);
-    await file.sync();
+    await file.end();
   }
 
   async #push(

@@ -5,14 +5,33 @@ import { join } from "node:path";
 import { Writable } from "node:stream";
 import { SvcError } from "../errors.ts";
 import { giveBack } from "../lib/give-back.ts";
+import { unlessAborted } from "../lib/unless-aborted.ts";
 import { isExecutorAlive, type Executor } from "../store/executors.ts";
 import type { BackupRoom } from "./backup-quota.ts";
 import { diskError } from "./storages/local-storage.ts";
 
 /** What has to stay free for everything else on the file system. */
 const reserveBytes = 64 << 20;
-/** How often that is looked at, in bytes written. */
+/** How often that is looked at, in bytes written; and how often what is kept begins its way to the disk. */
 const checkEveryBytes = 32 << 20;
+
+export interface SpoolFileOptions {
+  /** What its bytes are taken of. */
+  room?: BackupRoom | undefined;
+  /** What it will come to, where that is known. */
+  expectedBytes?: number;
+  /** What it leaves free beyond what all have to: who can wait gives way to who cannot. */
+  spareBytes?: number;
+  /** Whether it becomes a file of this host, which has to be on the disk then: it begins its way there while it is written. */
+  isKept?: boolean;
+}
+
+/** Some of a file. */
+export interface SpoolBlock {
+  bytes: Buffer<ArrayBuffer>;
+  /** Whether nothing comes behind it. */
+  isEnd: boolean;
+}
 
 export class Spool {
   readonly #dir: string;
@@ -23,17 +42,14 @@ export class Spool {
     this.#executor = executor;
   }
 
-  /**
-   * @param room what its bytes are taken of
-   * @param expectedBytes what it will come to, where that is known
-   * @throws SvcError `disk_full`, already when there is no room for as many
-   */
-  async create(room?: BackupRoom, expectedBytes = 0): Promise<SpoolFile> {
+  /** @throws SvcError `disk_full`, already when there is no room for what is expected */
+  async create(options: SpoolFileOptions = {}): Promise<SpoolFile> {
+    const { expectedBytes = 0, spareBytes = 0 } = options;
     await mkdir(this.#dir, { recursive: true, mode: 0o700 });
-    await requireRoom(this.#dir, expectedBytes);
+    await requireRoom(this.#dir, expectedBytes + spareBytes);
     const { bootId, pid, startTicks } = this.#executor;
     const path = join(this.#dir, `${bootId}_${pid}_${startTicks}_${randomUUID()}`);
-    return new SpoolFile(this.#dir, path, await open(path, "wx", 0o600), room);
+    return new SpoolFile(this.#dir, path, await open(path, "wx+", 0o600), options);
   }
 
   /** Removes what processes left behind that ended. */
@@ -50,21 +66,31 @@ export class SpoolFile implements AsyncDisposable {
   readonly path: string;
   readonly #dir: string;
   readonly #handle: FileHandle;
-  readonly #room: BackupRoom | undefined;
+  readonly #options: SpoolFileOptions;
   #uncheckedBytes = 0;
+  #isWhole = false;
+  /** Resolves when there is more of it, or it is whole. */
+  #growth = Promise.withResolvers<undefined>();
+  #writingBack: Promise<void> | undefined;
+  /** The kernel says once that something did not reach the disk. */
+  #lost: { error: unknown } | undefined;
   sizeBytes = 0;
 
-  constructor(dir: string, path: string, handle: FileHandle, room?: BackupRoom) {
+  constructor(dir: string, path: string, handle: FileHandle, options: SpoolFileOptions) {
     this.#dir = dir;
     this.path = path;
     this.#handle = handle;
-    this.#room = room;
+    this.#options = options;
+  }
+
+  get isWhole(): boolean {
+    return this.#isWhole;
   }
 
   /** @throws SvcError `disk_full`, `too_many` when whose it is may have no more */
   async append(...pieces: Uint8Array[]): Promise<void> {
     const bytes = pieces.reduce((sum, { length }) => sum + length, 0);
-    await this.#room?.take(bytes);
+    await this.#options.room?.take(bytes);
     try {
       const { bytesWritten } = await this.#handle.writev(pieces);
       // A disk that is full takes what it has room for, and says so the next time.
@@ -73,10 +99,12 @@ export class SpoolFile implements AsyncDisposable {
       throw diskError(error);
     }
     this.sizeBytes += bytes;
+    this.#grow();
     this.#uncheckedBytes += bytes;
     if (this.#uncheckedBytes < checkEveryBytes) return;
     this.#uncheckedBytes = 0;
-    await requireRoom(this.#dir, 0);
+    if (this.#options.isKept === true) this.#writingBack ??= this.#writeBack();
+    await requireRoom(this.#dir, this.#options.spareBytes ?? 0);
   }
 
   /** Appends whatever is written to it, and gives its memory back. */
@@ -93,12 +121,52 @@ export class SpoolFile implements AsyncDisposable {
     });
   }
 
-  /** Resolves when all of it is on the disk. */
-  async sync(): Promise<void> {
+  /** Nothing is appended any more. @throws SvcError `disk_full`, or why some of it did not reach the disk */
+  async end(): Promise<void> {
+    await this.#writingBack;
+    if (this.#lost !== undefined) throw diskError(this.#lost.error);
+    this.#isWhole = true;
+    this.#grow();
+  }
+
+  /** Resolves when it is. */
+  async whole(signal: AbortSignal): Promise<void> {
+    while (!this.#isWhole) await unlessAborted(this.#growth.promise, signal);
+  }
+
+  /** All of it from its beginning, also while it is being written: blocks of so many bytes, but for the last. Each has memory of its own. */
+  async *blocks(blockBytes: number, signal: AbortSignal): AsyncGenerator<SpoolBlock> {
+    for (let position = 0; position < this.sizeBytes || !this.#isWhole;) {
+      signal.throwIfAborted();
+      const leftBytes = this.sizeBytes - position;
+      // Only what something comes behind is not the last.
+      if (leftBytes <= blockBytes && !this.#isWhole) {
+        await unlessAborted(this.#growth.promise, signal);
+        continue;
+      }
+      const bytes = Buffer.allocUnsafeSlow(Math.min(blockBytes, leftBytes));
+      for (let filled = 0; filled < bytes.length;) {
+        const { bytesRead } = await this.#handle.read(bytes, filled, bytes.length - filled, position);
+        if (bytesRead === 0) throw new Error("the file became shorter");
+        filled += bytesRead;
+        position += bytesRead;
+      }
+      yield { bytes, isEnd: this.#isWhole && position === this.sizeBytes };
+    }
+  }
+
+  #grow(): void {
+    this.#growth.resolve(undefined);
+    this.#growth = Promise.withResolvers();
+  }
+
+  async #writeBack(): Promise<void> {
     try {
-      await this.#handle.sync();
+      await this.#handle.datasync();
     } catch (error) {
-      throw diskError(error);
+      this.#lost ??= { error };
+    } finally {
+      this.#writingBack = undefined;
     }
   }
 

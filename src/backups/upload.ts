@@ -46,9 +46,10 @@ export async function uploadArchive(
 ): Promise<StoredArchive> {
   const place = storages.open(storage);
   using room = await quota.open(caller.root ? undefined : caller.uid, [storage]);
-  await using file = await spool.create(room);
+  const isKept = storages.find(storage).location.kind === "local";
+  await using file = await spool.create({ room, isKept });
   for await (const piece of bytes) await file.append(piece);
-  await file.sync();
+  await file.end();
   const stored = await openLocalFile(file.path);
   const isEncrypted = await hasAgeHeader(stored);
   await using archive = await Archive.open(
@@ -72,7 +73,7 @@ export async function uploadArchive(
     throw damaged("names an app or a host that no app and no host can have");
   }
   await archive.verify(await readerOf(archive, caller), work);
-  await using forms = new EncryptedForms(file, spool, age);
+  await using forms = new EncryptedForms({ archive: file, spool, age, isKept });
   const form = isEncrypted ? file : await forms.for(recipients, work);
   const ref = { storage, appId: app.id, name };
   await catalogue.announce(ref);

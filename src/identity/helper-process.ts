@@ -3,10 +3,12 @@
  * lie: whatever it sends is bounded and checked, and a helper that breaks the protocol is killed.
  */
 import { type ChildProcess, spawn } from "node:child_process";
+import { closeSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import { SvcError } from "../errors.ts";
 import { FrameDecoder, type Header, writeFrame } from "./helper/frames.mjs";
 import { type ExpectedIdentity, identityMismatch } from "./helper/verify.mjs";
+import { openWidePipe, type WidePipe } from "./helper/wide-pipe.mjs";
 import { hasMoreStructure } from "../lib/json-structure.ts";
 import type { Op } from "./helper-protocol.ts";
 import type { Launch } from "./launch.ts";
@@ -14,6 +16,8 @@ import { type HelperAnswer, type HelperRequest, PendingRequest, cancelMs } from 
 
 /** Milliseconds from launch to the helper's first word. */
 const startMs = 15_000;
+/** Milliseconds for what a helper wrote before it ended: others of its user may hold its pipes open. */
+const drainMs = 2_000;
 const maxStderrChars = 4096;
 /** Brackets, commas, colons and quotes of a header: lists of any length are sent as data. */
 const maxHeaderStructure = 1 << 16;
@@ -27,7 +31,10 @@ export interface HelperEnd {
 
 export class HelperProcess {
   readonly #child: ChildProcess;
-  readonly #decoder = new FrameDecoder((header) => hasMoreStructure(header, maxHeaderStructure));
+  readonly #decoder = new FrameDecoder({
+    isTooMuch: (header) => hasMoreStructure(header, maxHeaderStructure),
+    isLent: true,
+  });
   readonly #pending = new Map<number, PendingRequest>();
   readonly #ready = Promise.withResolvers<undefined>();
   readonly #ended = Promise.withResolvers<HelperEnd>();
@@ -36,11 +43,18 @@ export class HelperProcess {
   #killedBecause: string | undefined;
   #dead = false;
 
-  private constructor(child: ChildProcess) {
+  /** @param output what it writes comes from there; its own standard output where there is none */
+  private constructor(child: ChildProcess, output: WidePipe | undefined) {
     this.#child = child;
     // start() looks at it, which may have given up.
     this.#ready.promise.catch(() => undefined);
     child.stdout?.on("data", (piece: Buffer) => this.#receive(piece));
+    const received = output
+      ?.forward((piece) => {
+        this.#receive(piece);
+        return undefined;
+      })
+      .catch(() => undefined);
     child.stderr?.setEncoding("utf8").on("data", (text: string) => {
       this.#stderr = (this.#stderr + text).slice(-maxStderrChars);
     });
@@ -50,7 +64,14 @@ export class HelperProcess {
     child.once("close", (code, signal) => {
       const reason =
         this.#killedBecause ?? (this.#stderr.trim() || `ended with ${signal ?? `status ${String(code)}`}`);
-      this.#end(reason);
+      void Promise.resolve(received).then(() => this.#end(reason));
+    });
+    child.once("exit", () => {
+      const pipes = [child.stdin, child.stdout, child.stderr, output];
+      const tooLate = setTimeout(() => {
+        for (const pipe of pipes) pipe?.destroy();
+      }, drainMs);
+      void this.#ended.promise.then(() => clearTimeout(tooLate));
     });
   }
 
@@ -59,14 +80,7 @@ export class HelperProcess {
    * @throws SvcError `failed_precondition` when the identity cannot be had: nothing was done then.
    */
   static async start(launch: Launch, expected: ExpectedIdentity, userName: string): Promise<HelperProcess> {
-    const child = spawn(launch.command, launch.args, {
-      cwd: "/",
-      env: launch.env,
-      stdio: ["pipe", "pipe", "pipe"],
-      // Ctrl-C on the daemon's terminal is for the daemon, which ends its helpers in order.
-      detached: true,
-    });
-    const helper = new HelperProcess(child);
+    const helper = HelperProcess.#spawn(launch);
     const tooLate = setTimeout(() => void helper.kill(`did not start within ${startMs} ms`), startMs);
     try {
       await helper.#ready.promise;
@@ -79,6 +93,25 @@ export class HelperProcess {
       throw new SvcError("not_possible", `cannot act as user "${userName}": ${why}`, { cause: error });
     } finally {
       clearTimeout(tooLate);
+    }
+  }
+
+  static #spawn({ command, args, env }: Launch): HelperProcess {
+    const output = openWidePipe();
+    try {
+      const child = spawn(command, args, {
+        cwd: "/",
+        env,
+        stdio: ["pipe", output?.writeFd ?? "pipe", "pipe"],
+        // Ctrl-C on the daemon's terminal is for the daemon, which ends its helpers in order.
+        detached: true,
+      });
+      return new HelperProcess(child, output);
+    } catch (error) {
+      output?.destroy();
+      throw error;
+    } finally {
+      if (output) closeSync(output.writeFd);
     }
   }
 

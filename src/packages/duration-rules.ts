@@ -27,6 +27,7 @@ function boundedOf({ health, stop, restart, ...manifest }: ManifestDocument): Bo
     ...(service?.build ?? []).map((command, index) => ({ path: ["service", "build", index], command })),
     { path: ["migrate"], command: migrate },
     { path: ["backup", "dump"], command: backup?.dump },
+    { path: ["backup", "after"], command: backup?.after },
     { path: ["backup", "restore"], command: backup?.restore },
   ];
   return [

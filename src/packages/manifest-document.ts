@@ -175,6 +175,7 @@ export interface BackupDocument extends Extensible {
   keep?: number;
   mode?: "live" | "pause" | "stop";
   dump?: CommandDocument;
+  after?: CommandDocument;
   restore?: CommandDocument;
 }
 

@@ -159,6 +159,7 @@ function normalise(written: ManifestDocument): Manifest {
           trigger: backup.trigger,
           keep: backup.keep,
           dump: backup.dump && commandOf(backup.dump),
+          after: backup.after && commandOf(backup.after),
           restore: backup.restore && commandOf(backup.restore),
         }),
       } satisfies BackupPolicy,

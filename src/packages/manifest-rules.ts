@@ -164,6 +164,7 @@ function templatesOf(manifest: ManifestDocument): Template[] {
     ...commandTemplates(["service", "build"], service?.build),
     ...oneCommand(["migrate"], migrate),
     ...oneCommand(["backup", "dump"], backup?.dump),
+    ...oneCommand(["backup", "after"], backup?.after),
     ...oneCommand(["backup", "restore"], backup?.restore),
     ...argvTemplates(["health", "exec"], health?.exec),
     ...(health?.http?.path === undefined

@@ -123,6 +123,7 @@ export interface BackupPolicy {
   keep?: number;
   mode: "live" | "pause" | "stop";
   dump?: Command;
+  after?: Command;
   restore?: Command;
 }
 

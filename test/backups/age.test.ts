@@ -1,7 +1,8 @@
 /** Encryption of archives, beside the real age. */
+import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { randomBytes } from "node:crypto";
-import { mkdtemp, readFile, rm } from "node:fs/promises";
+import { mkdtemp, readdir, readFile, rm, stat } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import test, { type ExecutionContext } from "ava";
@@ -12,6 +13,7 @@ import { Spool } from "../../src/backups/spool.ts";
 import type { StoredFile } from "../../src/backups/storages/storage.ts";
 import { SvcError } from "../../src/errors.ts";
 import { hasAge, needsAge, newAgeKey, type AgeKey } from "../support/age.ts";
+import { eventually } from "../support/eventually.ts";
 
 const ageTest = hasAge ? test : test.skip;
 const chunk = 64 << 10;
@@ -61,11 +63,18 @@ async function encrypt({ age, dir }: Bench, plain: Buffer, recipients: readonly 
   const spool = new Spool(join(dir, "spool"), { bootId: "test", pid: process.pid, startTicks: 0 });
   await using file = await spool.create();
   await file.append(plain);
-  await using forms = new EncryptedForms(file, spool, age);
+  await file.end();
+  await using forms = new EncryptedForms({ archive: file, spool, age, isKept: false });
   const form = await forms.for(recipients, {});
   const bytes = await readFile(form.path);
   if (bytes.length !== form.sizeBytes) throw new Error("its size is another");
   return bytes;
+}
+
+/** The bytes of each file of a spool. */
+async function spooled(dir: string): Promise<number[]> {
+  const names = await readdir(join(dir, "spool"));
+  return Promise.all(names.map(async (name) => (await stat(join(dir, "spool", name))).size));
 }
 
 async function decrypt({ age }: Bench, sealed: Buffer, identity: string): Promise<Buffer> {
@@ -91,6 +100,39 @@ ageTest(
     }
   },
 );
+
+ageTest(`an archive is encrypted while it is made${needsAge}`, async (t) => {
+  const { age, dir, key } = await setUp(t);
+  const spool = new Spool(join(dir, "spool"), { bootId: "test", pid: process.pid, startTicks: 0 });
+  const plain = randomBytes(40 * chunk + 12_345);
+  await using file = await spool.create();
+  await using forms = new EncryptedForms({ archive: file, spool, age, isKept: false });
+  const form = forms.for([key.recipient], {});
+  await file.append(plain.subarray(0, 30 * chunk));
+  await eventually(async () => {
+    const [small = 0] = (await spooled(dir)).toSorted((a, b) => a - b);
+    assert.ok(small > 16 * chunk, `${small}`);
+  }, 60_000);
+  t.false(file.isWhole);
+  await file.append(plain.subarray(30 * chunk));
+  await file.end();
+  const { path } = await form;
+  const opened = execFileSync("age", ["-d", "-i", key.file, path], { maxBuffer: 1 << 30 });
+  t.true(opened.equals(plain));
+});
+
+ageTest(`an encryption that nobody waits for any more leaves nothing${needsAge}`, async (t) => {
+  const { age, dir, key } = await setUp(t);
+  const spool = new Spool(join(dir, "spool"), { bootId: "test", pid: process.pid, startTicks: 0 });
+  {
+    await using file = await spool.create();
+    await using forms = new EncryptedForms({ archive: file, spool, age, isKept: false });
+    void forms.for([key.recipient], {});
+    await file.append(randomBytes(10 * chunk));
+    await eventually(async () => assert.equal((await spooled(dir)).length, 2), 60_000);
+  }
+  t.deepEqual(await spooled(dir), []);
+});
 
 ageTest(`any part of an encrypted file costs its own chunks${needsAge}`, async (t) => {
   const bench = await setUp(t);

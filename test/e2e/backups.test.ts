@@ -1,4 +1,5 @@
 /** Backups from the outside: made, listed, verified, looked into, restored, rotated, removed. */
+import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { randomBytes } from "node:crypto";
 import { cp, mkdir, readdir, readFile, rename, rm, stat, writeFile } from "node:fs/promises";
@@ -9,6 +10,7 @@ import { AppService } from "../../gen/svc/v1/app_pb.ts";
 import { BackupService } from "../../gen/svc/v1/backup_pb.ts";
 import { isRoot, needsRoot, startDaemon, type TestDaemon } from "../support/daemon.ts";
 import { errorOf } from "../support/errors.ts";
+import { eventually } from "../support/eventually.ts";
 import { freePort, writePackage } from "../support/packages.ts";
 
 const nobody = 65_534;
@@ -403,20 +405,78 @@ test("an archive restores on a host that has never seen the app", async (t) => {
   await rm(disk, { recursive: true });
 });
 
-test("an app is stopped for its backup where that is asked for, and runs again; its dump comes first", async (t) => {
+test("an app is stopped for its backup where that is asked for, and runs again; its steps come before and after", async (t) => {
   await using daemon = await startDaemon();
   const apps = daemon.client(AppService);
   const backups = daemon.client(BackupService);
-  const dump = `backup: { mode: stop, dump: { exec: [sh, -c, "echo dumped > $SVC_DATA_DIR/dump"] } }`;
-  const { directory } = await install(daemon, apps, dump);
+  const dump = "cd $SVC_DATA_DIR; echo dumped > dump; test ! -e no-dump";
+  const after = "cd $SVC_DATA_DIR; rm dump; test ! -e no-end";
+  const { directory } = await install(
+    daemon,
+    apps,
+    `backup: { mode: stop, dump: { exec: [sh, -c, "${dump}"] }, after: { exec: [sh, -c, "${after}"] } }`,
+  );
+  const data = (name: string) => join(directory, "data", name);
   const before = (await apps.startApp({ id: "web" })).startedAt;
-  const { results } = await backups.createBackup({ appId: "web" });
+  const { results, warnings } = await backups.createBackup({ appId: "web" });
   const app = await apps.getApp({ id: "web" });
   t.is(app.state, "RUNNING");
   t.notDeepEqual(app.startedAt, before);
+  t.deepEqual(warnings, []);
   const ref = { appId: "web", storage: "local", name: results[0]?.name ?? "" };
   t.is((await contentOf(backups.readBackupFile({ ...ref, path: "data/dump" }))).toString(), "dumped\n");
   t.is((await backups.getBackup(ref)).mode, "stop");
-  t.true((await stat(join(directory, "data/dump"))).isFile());
+  await t.throwsAsync(stat(data("dump")), { code: "ENOENT" });
+
+  await writeFile(data("no-end"), "");
+  const spoiled = await backups.createBackup({ appId: "web" });
+  t.regex(spoiled.warnings.join(), /^the after step "sh -c .*" of .* exited with 1$/);
+  t.like(spoiled.results, [{ error: "" }]);
+
+  await writeFile(data("no-dump"), "");
+  t.like(await errorOf(backups.createBackup({ appId: "web" })), { reason: "build_failed" });
+  await t.throwsAsync(stat(data("dump")), { code: "ENOENT" });
+  t.is((await apps.getApp({ id: "web" })).state, "RUNNING");
   await apps.stopApp({ id: "web" });
+});
+
+test("a backup and a restore that are given up leave no archive, and the app as it was", async (t) => {
+  await using daemon = await startDaemon();
+  const apps = daemon.client(AppService);
+  const backups = daemon.client(BackupService);
+  const { directory } = await install(daemon, apps);
+  await writeFile(join(directory, "data/bulk"), randomBytes(64 << 20));
+  await writeFile(join(directory, "data/notes"), "archived");
+  const isOver = () =>
+    eventually(async () => {
+      assert.equal((await apps.getApp({ id: "web" })).operation, undefined);
+      assert.deepEqual(await readdir(join(daemon.storeDir, "spool")), []);
+    }, 60_000);
+  const making = new AbortController();
+  const make = async (): Promise<void> => {
+    for await (const { event } of backups.createBackupStream({ appId: "web" }, { signal: making.signal }))
+      if (event.case === "progress" && event.value.step === "read") making.abort();
+  };
+  t.like(await errorOf(make()), { code: "Canceled" });
+  await isOver();
+  t.deepEqual((await backups.listBackups({ appId: "web" })).backups, []);
+
+  const { results } = await backups.createBackup({ appId: "web" });
+  await writeFile(join(directory, "data/notes"), "newer");
+  const ref = { appId: "web", storage: "local", name: results[0]?.name ?? "" };
+  const restoring = new AbortController();
+  let state = "";
+  const restore = async (): Promise<void> => {
+    for await (const { event } of backups.restoreBackupStream(ref, { signal: restoring.signal })) {
+      if (event.case !== "progress" || event.value.step !== "restore" || state !== "") continue;
+      ({ state } = await apps.getApp({ id: "web" }));
+      restoring.abort();
+    }
+  };
+  t.like(await errorOf(restore()), { code: "Canceled" });
+  t.is(state, "RESTORING");
+  await isOver();
+  t.is((await apps.getApp({ id: "web" })).state, "STOPPED");
+  t.is(await readFile(join(directory, "data/notes"), "utf8"), "newer");
+  t.deepEqual((await readdir(directory)).toSorted(), ["data", "logs", "repo", "volumes"]);
 });

@@ -11,6 +11,10 @@ import test from "ava";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
 import { BackupService } from "../../gen/svc/v1/backup_pb.ts";
 import { ScheduleService } from "../../gen/svc/v1/schedule_pb.ts";
+import { Age } from "../../src/backups/age/age.ts";
+import { EncryptedForms } from "../../src/backups/age/encrypted-forms.ts";
+import { Spool } from "../../src/backups/spool.ts";
+import { hasAge, needsAge, newAgeKey } from "../support/age.ts";
 import { isRoot, needsRoot, startDaemon } from "../support/daemon.ts";
 import { errorOf } from "../support/errors.ts";
 import { eventually } from "../support/eventually.ts";
@@ -243,5 +247,32 @@ rootTest(
     t.is(await readFile(data("notes"), "utf8"), "archived");
     await apps.stopApp({ id: "web" });
     for (const each of [source, elsewhere]) await rm(each, { recursive: true });
+  },
+);
+
+(isRoot && hasAge ? test : test.skip)(
+  `where little room is left an archive is encrypted once it is made${needsRoot}${needsAge}`,
+  async (t) => {
+    await using disk = await smallDisk(200);
+    const key = await newAgeKey(disk.dir, "key.txt");
+    const age = new Age(new URL("../../src/backups/age/age-thread.ts", import.meta.url));
+    const spool = new Spool(join(disk.dir, "spool"), { bootId: "test", pid: process.pid, startTicks: 0 });
+    {
+      await using file = await spool.create();
+      await using forms = new EncryptedForms({ archive: file, spool, age, isKept: true });
+      const form = forms.for([key.recipient], {});
+      const plain = randomBytes(40 << 20);
+      await file.append(plain.subarray(0, 20 << 20));
+      await file.append(plain.subarray(20 << 20));
+      t.is((await readdir(join(disk.dir, "spool"))).length, 1, "the archive comes first");
+      await file.end();
+      const { path } = await form;
+      const opened = await run("age", ["-d", "-i", key.file, path], {
+        encoding: "buffer",
+        maxBuffer: 1 << 30,
+      });
+      t.true(opened.stdout.equals(plain));
+    }
+    age[Symbol.dispose]();
   },
 );

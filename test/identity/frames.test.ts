@@ -1,6 +1,7 @@
+import { randomBytes } from "node:crypto";
 import test from "ava";
 import fc from "fast-check";
-import { FrameDecoder, encodeFrame, maxDataBytes } from "../../src/identity/helper/frames.mjs";
+import { type Frame, FrameDecoder, encodeFrame, maxDataBytes } from "../../src/identity/helper/frames.mjs";
 
 test("frames survive any cutting", (t) => {
   fc.assert(
@@ -45,6 +46,29 @@ test("a chunk is handed on in the pieces in which it comes, none of them copied"
   t.deepEqual(Buffer.concat(chunks), data);
   for (const chunk of chunks) t.is(chunk.buffer, bytes.buffer);
   t.deepEqual(frames[3]?.data, data);
+});
+
+test("of pieces that are lent nothing is kept or handed on", (t) => {
+  const data = randomBytes(120_000);
+  const bytes = Buffer.concat([
+    ...encodeFrame({ id: 1, chunk: true }, data),
+    ...encodeFrame({ id: 2, end: true }),
+    ...encodeFrame({ id: 3 }, data),
+  ]);
+  const lent = Buffer.alloc(70_000);
+  const decoder = new FrameDecoder({ isLent: true });
+  const frames: Frame[] = [];
+  for (let at = 0; at < bytes.length; at += lent.length) {
+    const length = bytes.copy(lent, 0, at);
+    frames.push(...decoder.push(lent.subarray(0, length)));
+    lent.fill(0);
+  }
+  const received = (wanted: number) =>
+    Buffer.concat(frames.filter(({ header }) => header.id === wanted).map((frame) => frame.data));
+  t.deepEqual(received(1), data);
+  t.deepEqual(received(3), data);
+  // What has memory of its own can be given back.
+  for (const { data: chunk } of frames.slice(0, 2)) t.is(chunk.length, chunk.buffer.byteLength);
 });
 
 test("what is above a bound is neither sent nor waited for", (t) => {

@@ -3,6 +3,7 @@ import { chmod, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import test from "ava";
+import { createIdentities } from "../../src/identity/identities.ts";
 import { assertFails, createWorld, eventually, isAlive, rootTest, someUid } from "./support/world.ts";
 
 const whoHelps = async (user: { runCommand: (argv: string[]) => Promise<{ stdout: string }> }) =>
@@ -189,5 +190,33 @@ test("the helper imports nothing but node's own modules, its own files and plain
         `${file}: ${path}`,
       );
     }
+  }
+});
+
+test("a helper that ends is not waited for because others hold its pipes open", async (t) => {
+  await using place = await createWorld();
+  const helperPath = join(place.dir, "helper.mjs");
+  const pidFile = join(place.app, "holder");
+  // Hangs on to all of them, and tells who it is.
+  const holder = `process.stdin.resume(); require("fs").writeFileSync(${JSON.stringify(pidFile)}, String(process.pid)); setTimeout(() => {}, 600_000);`;
+  await writeFile(
+    helperPath,
+    `import { spawn } from "node:child_process";
+const json = Buffer.from('{"hello":1}'); const prefix = Buffer.alloc(8); prefix.writeUInt32BE(json.length, 0);
+process.stdout.write(Buffer.concat([prefix, json]));
+process.stdin.once("data", () => {
+  spawn(process.execPath, ["-e", ${JSON.stringify(holder)}], { stdio: ["pipe", "inherit", "inherit"], detached: true });
+  setInterval(() => { if (require("fs").existsSync(${JSON.stringify(pidFile)})) process.kill(process.pid, "SIGKILL"); }, 20);
+});
+import { createRequire } from "node:module"; const require = createRequire(import.meta.url);`,
+  );
+  await chmod(helperPath, 0o644);
+  const identities = createIdentities({ helperPath });
+  try {
+    const user = await identities.as(someUid);
+    await assertFails(t, user.stat(place.app, "f"), "unavailable", /cut short/);
+  } finally {
+    process.kill(Number(await readFile(pidFile, "latin1")), "SIGKILL");
+    await identities[Symbol.asyncDispose]();
   }
 });

@@ -16,17 +16,20 @@ interface Entry {
   content?: string;
   mode?: number;
   uid?: number;
+  exactMtime?: string;
 }
 
 const end = Buffer.alloc(1024);
 
 function tarOf(entries: readonly Entry[]): Buffer {
   return Buffer.concat([
-    ...entries.flatMap(({ path, type = "0", target = "", content = "", mode = 0o644, uid = someUid }) => {
-      const bytes = Buffer.from(content);
-      const numbers = { size: bytes.length, mode, uid, gid: uid, mtime: 1_000_000_000 };
-      return [headers({ path, type, target, ...numbers }), bytes, padding(bytes.length)];
-    }),
+    ...entries.flatMap(
+      ({ path, type = "0", target = "", content = "", mode = 0o644, uid = someUid, ...time }) => {
+        const bytes = Buffer.from(content);
+        const numbers = { size: bytes.length, mode, uid, gid: uid, mtime: 1_000_000_000 };
+        return [headers({ path, type, target, ...numbers, ...time }), bytes, padding(bytes.length)];
+      },
+    ),
     end,
   ]);
 }
@@ -67,7 +70,7 @@ async function restored({ app, user }: World, archive: WrittenArchive, bytes: Bu
   return listed;
 }
 
-test("a volume comes back as its tar was: names, owners, modes, links", async (t) => {
+test("a volume comes back as its tar was: names, owners, modes, times, links", async (t) => {
   await using world = await createWorld();
   await world.user.makeDirs(world.app, ["data"]);
   const long = `volume/${"d".repeat(120)}`;
@@ -80,6 +83,8 @@ test("a volume comes back as its tar was: names, owners, modes, links", async (t
     { path: `${long}/`, type: "5", mode: 0o700 },
     { path: `${long}/é`, content: "deep" },
     { path: "volume/empty" },
+    { path: "volume/exact", exactMtime: "1000000000.123456789" },
+    { path: "volume/old", exactMtime: "-1.5" },
   ]);
   const { archive, bytes } = await archived(world, asStream(tar));
   t.deepEqual(archive.warnings, []);

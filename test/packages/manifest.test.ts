@@ -79,7 +79,7 @@ health: {http: {port: http, path: /healthz}, start_period: 1m30s, retries: 5}
 stop: {signal: SIGINT, grace: 30s}
 restart: {policy: always, delay: 500ms, max_delay: 2m, max_attempts: 0, reset_after: 1h}
 limits: {memory: 512MiB, cpus: 1.5, open_files: 4096}
-backup: {trigger: daily@03:00, storages: [local], keep: 7, mode: stop, dump: {exec: [./dump.sh]}}
+backup: {trigger: daily@03:00, storages: [local], keep: 7, mode: stop, dump: {exec: [./dump.sh]}, after: {exec: [./tidy.sh]}}
 console: {exec: [node, repl.js]}
 migrate: {exec: [node, migrate.js], timeout: 1h}
 `);
@@ -101,7 +101,10 @@ migrate: {exec: [node, migrate.js], timeout: 1h}
     stop: { signal: "SIGINT", graceMs: 30_000 },
     restart: { policy: "always", delayMs: 500, maxDelayMs: 120_000, maxAttempts: 0, resetAfterMs: 3_600_000 },
     limits: { memoryBytes: 512 * 2 ** 20, cpus: 1.5, openFiles: 4096 },
-    backup: { trigger: "daily@03:00", keep: 7, mode: "stop", dump: { argv: ["./dump.sh"] } },
+    backup: {
+      ...{ trigger: "daily@03:00", keep: 7, mode: "stop" },
+      ...{ dump: { argv: ["./dump.sh"] }, after: { argv: ["./tidy.sh"] } },
+    },
     migrate: { timeoutMs: 3_600_000 },
   });
   t.deepEqual(structuredClone(JSON.parse(JSON.stringify(manifest))), manifest, "it is plain JSON");

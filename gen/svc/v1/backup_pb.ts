@@ -670,7 +670,7 @@ export type CreateBackupResponse = Message<"svc.v1.CreateBackupResponse"> & {
   results: BackupResult[];
 
   /**
-   * What changed or went away while it was read, and what an archive cannot hold; one sentence each, 100 at most.
+   * What changed or went away while it was read, what an archive cannot hold, and what went wrong after it; one sentence each, 100 at most.
    *
    * @generated from field: repeated string warnings = 2;
    */

@@ -93,10 +93,7 @@ class EncryptedFile implements StoredFile {
 }
 
 /** All of them so long, but for the last. Each has memory of its own. */
-export async function* inBlocks(
-  pieces: AsyncIterable<Buffer>,
-  bytes: number,
-): AsyncGenerator<Buffer<ArrayBuffer>> {
+async function* inBlocks(pieces: AsyncIterable<Buffer>, bytes: number): AsyncGenerator<Buffer<ArrayBuffer>> {
   let block: Buffer<ArrayBuffer> | undefined;
   let filled = 0;
   for await (const piece of pieces) {

@@ -1,72 +1,105 @@
-/** One archive in the forms that storages want it in: as it is, or encrypted for the recipients of each. */
+/**
+ * One archive in the forms that storages want it in: as it is, or encrypted for the recipients of each, which goes on beside
+ * the making of the archive.
+ */
+import { SvcError } from "../../errors.ts";
 import type { WorkOptions } from "../../apps/progress.ts";
+import { giveBack } from "../../lib/give-back.ts";
 import type { Spool, SpoolFile } from "../spool.ts";
-import { openLocalFile } from "../storages/local-storage.ts";
 import type { Age } from "./age.ts";
 import { chunkBytes, sealedBytes } from "./age-payload.ts";
-import { inBlocks } from "./encrypted-file.ts";
 
 /** Encrypted at once. */
 const blockBytes = 8 * chunkBytes;
+/** Left free for the archive while that is being made. Where there is less, it comes first. */
+const spareBytes = 192 << 20;
+
+export interface EncryptedFormsOptions {
+  /** It stays the caller's. */
+  archive: SpoolFile;
+  spool: Spool;
+  age: Age;
+  /** Whether they become files of this host. */
+  isKept: boolean;
+}
 
 export class EncryptedForms implements AsyncDisposable {
-  readonly #archive: SpoolFile;
-  readonly #spool: Spool;
-  readonly #age: Age;
+  readonly #options: EncryptedFormsOptions;
   /** By recipients: storages that have the same ones share a file. */
   readonly #forms = new Map<string, Promise<SpoolFile>>();
+  readonly #gone = new AbortController();
 
-  /** @param archive whole and on the disk; it stays the caller's */
-  constructor(archive: SpoolFile, spool: Spool, age: Age) {
-    this.#archive = archive;
-    this.#spool = spool;
-    this.#age = age;
+  constructor(options: EncryptedFormsOptions) {
+    this.#options = options;
   }
 
-  /** Good until this is disposed of. @throws SvcError `disk_full` */
+  /** Good until this is disposed of. One begins when it is first asked for, and is whole when the archive is. @throws SvcError `disk_full` */
   for(recipients: readonly string[], work: WorkOptions): Promise<SpoolFile> {
-    if (recipients.length === 0) return Promise.resolve(this.#archive);
+    if (recipients.length === 0) return Promise.resolve(this.#options.archive);
     const key = recipients.toSorted().join(" ");
-    const form = this.#forms.get(key) ?? this.#encrypt(recipients, work);
+    const form = this.#forms.get(key) ?? this.#form(recipients, work);
+    // Whoever asks hears of it.
+    form.catch(() => undefined);
     this.#forms.set(key, form);
     return form;
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
+    this.#gone.abort();
     for (const form of this.#forms.values()) {
-      // Whoever asked for one that failed was told.
       const file = await form.catch(() => undefined);
       await file?.[Symbol.asyncDispose]();
     }
   }
 
-  async #encrypt(recipients: readonly string[], { signal, onProgress }: WorkOptions): Promise<SpoolFile> {
-    const { sizeBytes } = this.#archive;
-    const { head, key } = await this.#age.seal(recipients);
-    const file = await this.#spool.create(undefined, head.length + sealedBytes(sizeBytes));
+  async #form(recipients: readonly string[], work: WorkOptions): Promise<SpoolFile> {
+    const { archive } = this.#options;
+    const signal = work.signal ? AbortSignal.any([work.signal, this.#gone.signal]) : this.#gone.signal;
+    if (!archive.isWhole) {
+      try {
+        return await this.#encrypt(recipients, { ...work, signal }, { spareBytes });
+      } catch (error) {
+        if (!(error instanceof SvcError) || error.reason !== "disk_full") throw error;
+        await archive.whole(signal);
+      }
+    }
+    return this.#encrypt(recipients, { ...work, signal });
+  }
+
+  async #encrypt(
+    recipients: readonly string[],
+    { signal, onProgress }: WorkOptions & { signal: AbortSignal },
+    { spareBytes: spare = 0 } = {},
+  ): Promise<SpoolFile> {
+    const { archive, spool, age, isKept } = this.#options;
+    const { head, key } = await age.seal(recipients);
+    const expectedBytes = head.length + (archive.isWhole ? sealedBytes(archive.sizeBytes) : 0);
+    const file = await spool.create({ expectedBytes, spareBytes: spare, isKept });
+    const append = async (bytes: Uint8Array): Promise<void> => {
+      await file.append(bytes);
+      giveBack(bytes);
+    };
     try {
       await file.append(head);
-      const stream = this.#age.stream();
-      await using plain = await openLocalFile(this.#archive.path);
+      const stream = age.stream();
       let before: Promise<Uint8Array> | undefined;
       let doneBytes = 0;
-      for await (const bytes of inBlocks(plain.read(0, sizeBytes, signal), blockBytes)) {
+      for await (const { bytes, isEnd } of archive.blocks(blockBytes, signal)) {
         const first = doneBytes / chunkBytes;
         doneBytes += bytes.length;
-        const current = stream.encrypt(key, { first, isEnd: doneBytes === sizeBytes, bytes });
+        const current = stream.encrypt(key, { first, isEnd, bytes });
         // It is waited for below, unless the disk is full before.
         current.catch(() => undefined);
-        if (before !== undefined) await file.append(await before);
+        if (before !== undefined) await append(await before);
         before = current;
-        onProgress?.({
-          step: "encrypt",
-          message: "",
-          doneBytes: BigInt(doneBytes),
-          totalBytes: BigInt(sizeBytes),
-        });
+        // Until then the making is what is waited for.
+        if (archive.isWhole) {
+          const done = { doneBytes: BigInt(doneBytes), totalBytes: BigInt(archive.sizeBytes) };
+          onProgress?.({ step: "encrypt", message: "", ...done });
+        }
       }
-      if (before !== undefined) await file.append(await before);
-      await file.sync();
+      if (before !== undefined) await append(await before);
+      await file.end();
       return file;
     } catch (error) {
       await file[Symbol.asyncDispose]();

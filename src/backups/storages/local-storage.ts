@@ -45,13 +45,7 @@ export class LocalStorage implements Storage {
     const dir = join(this.#dir, appId);
     await mkdir(dir, { recursive: true, mode: 0o700 });
     const target = join(dir, name);
-    try {
-      await link(file, target);
-    } catch (error) {
-      if (codeOf(error) !== "EXDEV" && codeOf(error) !== "EPERM" && codeOf(error) !== "EMLINK")
-        throw diskError(error);
-      await this.#copy(file, temporaryIn(dir, name), target, signal);
-    }
+    if (!(await linkInto(dir, file, target))) await this.#copy(file, temporaryIn(dir, name), target, signal);
     await syncDirectory(dir);
     await syncDirectory(this.#dir);
     onProgress?.((await stat(target)).size);
@@ -98,6 +92,20 @@ export class LocalStorage implements Storage {
     if (uid === this.#selfUid && (mode & 0o022) === 0) return;
     const message = `${this.#dir} must belong to uid ${this.#selfUid} and be writable by nobody else (chmod go-w)`;
     throw new SvcError("not_possible", message);
+  }
+}
+
+/** Gives a file a second name, once it is on the disk. False where it cannot have one there. */
+async function linkInto(dir: string, file: string, target: string): Promise<boolean> {
+  if ((await stat(file)).dev !== (await stat(dir)).dev) return false;
+  try {
+    await using source = await open(file, "r+");
+    await source.sync();
+    await link(file, target);
+    return true;
+  } catch (error) {
+    if (codeOf(error) === "EXDEV" || codeOf(error) === "EPERM" || codeOf(error) === "EMLINK") return false;
+    throw diskError(error);
   }
 }
 

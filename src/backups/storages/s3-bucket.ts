@@ -18,6 +18,7 @@ import {
 } from "@aws-sdk/client-s3";
 import { SvcError } from "../../errors.ts";
 import { BytePacer } from "../../lib/byte-pacer.ts";
+import type { FileHashes, PartHashes } from "./part-hashes.ts";
 import type { S3Object, S3Operations, S3Place } from "./s3-calls.ts";
 
 const partBytes = 8 << 20;
@@ -41,21 +42,17 @@ const contentTypeOf = (key: string): string =>
 
 export class S3Bucket implements Disposable {
   readonly #client: S3Client;
+  readonly #hashes: PartHashes;
   readonly #bucket: string;
   readonly #silenceMs: number;
   readonly #pacer: BytePacer | undefined;
 
-  constructor({
-    endpoint,
-    region,
-    bucket,
-    accessKey,
-    secretKey,
-    pathStyle,
-    ca,
-    maxBytesPerSec,
-    silenceMs,
-  }: S3Place) {
+  /** @param hashes of what goes to other buckets, too */
+  constructor(
+    { endpoint, region, bucket, accessKey, secretKey, pathStyle, ca, maxBytesPerSec, silenceMs }: S3Place,
+    hashes: PartHashes,
+  ) {
+    this.#hashes = hashes;
     this.#bucket = bucket;
     this.#silenceMs = silenceMs;
     this.#pacer = maxBytesPerSec === undefined ? undefined : new BytePacer(maxBytesPerSec);
@@ -124,8 +121,10 @@ export class S3Bucket implements Disposable {
   ): Promise<void> {
     await using source = await open(file, "r");
     const { size } = await source.stat();
-    if (size > partBytes) await this.#putInParts(key, source, size, signal, onProgress);
-    else {
+    if (size > partBytes) {
+      using hashes = this.#hashes.of(file);
+      await this.#putInParts(key, { source, sizeBytes: size, hashes }, signal, onProgress);
+    } else {
       const body = await readPart(source, Buffer.allocUnsafeSlow(size), 0, size);
       await this.#pacer?.take(size, signal);
       await this.#client.send(
@@ -195,8 +194,7 @@ export class S3Bucket implements Disposable {
 
   async #putInParts(
     key: string,
-    source: FileHandle,
-    sizeBytes: number,
+    file: UploadedFile,
     signal: AbortSignal,
     onProgress: (doneBytes: number) => void,
   ): Promise<void> {
@@ -209,7 +207,7 @@ export class S3Bucket implements Disposable {
       throw new SvcError("unavailable", "the server began no upload");
     }
     try {
-      const Parts = await this.#sendParts({ ...target, UploadId }, source, sizeBytes, signal, onProgress);
+      const Parts = await this.#sendParts({ ...target, UploadId }, file, signal, onProgress);
       await this.#client
         .send(new CompleteMultipartUploadCommand({ ...target, UploadId, MultipartUpload: { Parts } }), {
           abortSignal: signal,
@@ -226,8 +224,7 @@ export class S3Bucket implements Disposable {
 
   async #sendParts(
     upload: { Bucket: string; Key: string; UploadId: string },
-    source: FileHandle,
-    sizeBytes: number,
+    { source, sizeBytes, hashes }: UploadedFile,
     signal: AbortSignal,
     onProgress: (doneBytes: number) => void,
   ): Promise<CompletedPart[]> {
@@ -247,12 +244,9 @@ export class S3Bucket implements Disposable {
         const at = (PartNumber - 1) * eachBytes;
         const body = await readPart(source, buffer, at, Math.min(eachBytes, sizeBytes - at));
         await this.#pacer?.take(body.length, signal);
-        const { ETag } = await this.#client.send(
-          new UploadPartCommand({ ...upload, PartNumber, Body: body }),
-          {
-            abortSignal: signal,
-          },
-        );
+        const part = new UploadPartCommand({ ...upload, PartNumber, Body: body });
+        signWith(part, hashes.take(at, body));
+        const { ETag } = await this.#client.send(part, { abortSignal: signal });
         parts[PartNumber - 1] = { PartNumber, ETag };
         onProgress((doneBytes += body.length));
       }
@@ -284,6 +278,25 @@ export class S3Bucket implements Disposable {
       await wait(abortAgainMs, undefined, { signal });
     }
   }
+}
+
+/** Of which parts are sent. */
+interface UploadedFile {
+  source: FileHandle;
+  sizeBytes: number;
+  hashes: FileHashes;
+}
+
+/** The client takes a hash of the body that is there already. */
+function signWith(part: UploadPartCommand, sha256: string): void {
+  part.middlewareStack.add(
+    (next) => (args) => {
+      const { headers } = args.request as { headers: Record<string, string> };
+      headers["x-amz-content-sha256"] = sha256;
+      return next(args);
+    },
+    { step: "build", name: "signWith" },
+  );
 }
 
 type BodyStream = AsyncIterable<Uint8Array> & { destroy(error?: Error): void };

@@ -1,5 +1,6 @@
 /** The entry point of the thread that talks to S3 servers. */
 import { parentPort, type MessagePort } from "node:worker_threads";
+import { PartHashes } from "./part-hashes.ts";
 import { S3Bucket } from "./s3-bucket.ts";
 import { pieceWindow, type S3Call, type S3Place, type S3Question, type S3Reply } from "./s3-calls.ts";
 import { failureOf } from "./s3-failure.ts";
@@ -34,13 +35,14 @@ class RunningCall {
 
 function serve(port: MessagePort): void {
   const buckets = new Map<string, S3Bucket>();
+  const hashes = new PartHashes();
   const running = new Map<number, RunningCall>();
   const post = (reply: S3Reply, transfer: readonly ArrayBuffer[] = []): void =>
     port.postMessage(reply, transfer);
 
   const bucketOf = (place: S3Place): S3Bucket => {
     const key = JSON.stringify(place);
-    const bucket = buckets.get(key) ?? new S3Bucket(place);
+    const bucket = buckets.get(key) ?? new S3Bucket(place, hashes);
     buckets.set(key, bucket);
     return bucket;
   };

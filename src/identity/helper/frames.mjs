@@ -72,10 +72,16 @@ export class FrameDecoder {
   /** Of the frame whose data has still to come. @type {{ header: Header, missingBytes: number } | undefined} */
   #begun;
   #isTooMuch;
+  #isLent;
 
-  /** @param {(header: string) => boolean} [isTooMuch] whether a header holds more than any does, looked at before it is parsed */
-  constructor(isTooMuch = () => false) {
+  /**
+   * @param {object} [options]
+   * @param {(header: string) => boolean} [options.isTooMuch] whether a header holds more than any does, looked at before it is parsed
+   * @param {boolean} [options.isLent] Whether pieces are lent until `push` returns: what is kept or handed on is copied.
+   */
+  constructor({ isTooMuch = () => false, isLent = false } = {}) {
     this.#isTooMuch = isTooMuch;
+    this.#isLent = isLent;
   }
 
   /**
@@ -91,7 +97,11 @@ export class FrameDecoder {
     for (;;) {
       this.#begun ??= this.#begin();
       const data = this.#begun && this.#dataOf(this.#begun);
-      if (!this.#begun || !data) return frames;
+      if (!this.#begun || !data) {
+        const last = this.#pieces.at(-1);
+        if (this.#isLent && last) this.#pieces.splice(-1, 1, Buffer.from(last));
+        return frames;
+      }
       const { header, missingBytes } = this.#begun;
       this.#begun =
         missingBytes === data.length ? undefined : { header, missingBytes: missingBytes - data.length };
@@ -130,7 +140,7 @@ export class FrameDecoder {
     if (front === undefined) return undefined;
     const data = front.subarray(0, missingBytes);
     this.#drop(data.length);
-    return data;
+    return this.#isLent ? Buffer.from(data) : data;
   }
 
   /**

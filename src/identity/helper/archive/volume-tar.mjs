@@ -28,11 +28,13 @@ const typeFlags = { file: "0", hardlink: "1", symlink: "2", device: "3", directo
  * @param {string} target
  */
 function headersOf({ type, stored, mode, uid, gid, mtime }, path, target) {
+  const seconds = Math.max(0, Math.floor(Number(mtime)));
   return headers({
     path: type === "directory" ? `${path}/` : path,
     type: typeFlags[type],
     ...{ target, size: stored, mode, uid, gid },
-    mtime: Math.max(0, Math.floor(Number(mtime))),
+    mtime: seconds,
+    ...(String(seconds) !== mtime && { exactMtime: mtime }),
   });
 }
 

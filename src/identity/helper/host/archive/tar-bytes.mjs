@@ -21,7 +21,8 @@ const maxLong = 0o77777777777;
  * @property {number} mode
  * @property {number} uid
  * @property {number} gid
- * @property {number} mtime
+ * @property {number} mtime Whole seconds.
+ * @property {string} [exactMtime] Where it is none of those: seconds with a fraction, or from before 1970.
  */
 
 /**
@@ -81,6 +82,7 @@ export function headers(header) {
     ...(header.size > maxLong ? [record("size", String(header.size))] : []),
     ...(header.uid > maxShort ? [record("uid", String(header.uid))] : []),
     ...(header.gid > maxShort ? [record("gid", String(header.gid))] : []),
+    ...(header.exactMtime === undefined ? [] : [record("mtime", header.exactMtime)]),
   ];
   const own = block(header);
   if (records.length === 0) return own;
