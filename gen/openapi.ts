@@ -350,6 +350,33 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/apps/{id}/cancel": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Ends the operation that holds the app (an install, upgrade, clone, backup, restore or pull) as if whoever began it had gone
+         *     away
+         * @description Ends the operation that holds the app (an install, upgrade, clone, backup, restore or pull) as if whoever began it had gone
+         *     away: what it has done is undone, and its own call ends with `canceled`. Answers at once; what cannot be undone any more
+         *     goes on. `not_possible` where nothing is under way, or nothing that can be canceled.
+         *
+         *     Access: any identified caller; a regular user sees and changes what is their own.
+         *
+         *     Capability: `app.cancel`.
+         */
+        post: operations["cancelAppOperation"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/apps/{id}/export": {
         parameters: {
             query?: never;
@@ -2666,6 +2693,8 @@ export interface components {
              * @description When it began.
              */
             started_at?: string;
+            /** @description True: of a kind that CancelAppOperation ends. */
+            cancelable: boolean;
         };
         /** @description Where an app's package came from. */
         AppOrigin: {
@@ -4365,6 +4394,8 @@ export interface components {
             dryRun?: boolean;
             /** @description Images: true removes untagged ones only. Volumes: true removes anonymous ones only. Must be said. */
             danglingOnly: boolean;
+            /** @description Ids from a dry run: nothing but these is removed, and of these what the plan removes still. Empty: all that it removes. */
+            ids?: string[];
         };
         /** @description What was removed, or would be. */
         PruneDockerResponse: {
@@ -5849,6 +5880,42 @@ export interface operations {
                 };
             };
         };
+        responses: {
+            /** @description Done. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["App"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["BodyTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["TooMany"];
+            431: components["responses"]["HeadTooLarge"];
+            500: components["responses"]["Internal"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["DeadlineExceeded"];
+        };
+    };
+    cancelAppOperation: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id of the app. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
         responses: {
             /** @description Done. */
             200: {

@@ -3,7 +3,7 @@ import { isDeepStrictEqual } from "node:util";
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import { timestampFromMs } from "@bufbuild/protobuf/wkt";
 import type { AppSchema } from "../../gen/svc/v1/app_pb.ts";
-import type { AppState } from "../../gen/svc/v1/words.ts";
+import type { AppOperationKind, AppState } from "../../gen/svc/v1/words.ts";
 import type { JsonObject } from "../lib/json.ts";
 import { mergeDefaults, resolvePorts } from "../packages/settings.ts";
 import { isUp, type RuntimeLimit, type RuntimeStatus } from "../runtimes/runtime.ts";
@@ -79,6 +79,7 @@ export function viewApp(parts: ViewParts): AppView {
         kind: operation.kind,
         phase: operation.phase,
         startedAt: timestampFromMs(operation.startedAtMs),
+        cancelable: cancelable.has(operation.kind),
       },
     }),
     enabled: app.desired === "running",
@@ -136,6 +137,16 @@ export function stateOf(
     return { state: status.state, reason: status.reason };
   return { state: app.state, reason: app.stateReason };
 }
+
+/** Those that are undone when they end before they are done. */
+const cancelable: ReadonlySet<AppOperationKind> = new Set([
+  "install",
+  "upgrade",
+  "clone",
+  "backup",
+  "restore",
+  "repull",
+]);
 
 function stateDuring(operation: Operation): AppState | undefined {
   switch (operation.kind) {

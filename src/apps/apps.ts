@@ -52,7 +52,7 @@ import { Lifecycle } from "./lifecycle.ts";
 import { Operations } from "./operations.ts";
 import { Placer } from "./placement.ts";
 import { PortHolders, type ReportedPort } from "./port-holders.ts";
-import type { WorkOptions } from "./progress.ts";
+import { cancelably, type WorkOptions } from "./progress.ts";
 import { Recovery } from "./recovery.ts";
 import { Remover } from "./removal.ts";
 import { Repuller, type RepullResult } from "./repull.ts";
@@ -108,6 +108,7 @@ export class Apps implements AsyncDisposable {
   readonly #repuller: Repuller;
   readonly #lifecycle: Lifecycle;
   readonly #placer: Placer;
+  readonly #operations: Operations;
   readonly #backupHold: BackupHold;
   /** For backups, which bring their own files. */
   readonly restorer: Restorer;
@@ -177,6 +178,7 @@ export class Apps implements AsyncDisposable {
     this.#ports = ports;
     this.#settings = settings;
     this.#lifecycle = lifecycle;
+    this.#operations = operations;
     this.#placer = new Placer(shared);
     this.#installer = installer;
     this.#upgrader = upgrader;
@@ -308,7 +310,8 @@ export class Apps implements AsyncDisposable {
   /** @throws SvcError see {@link Installer.install} */
   async install(request: InstallRequest, caller: AppCaller, work: WorkOptions): Promise<App> {
     using _turn = await this.#turns.take(caller, work);
-    return await this.get(await this.#installer.install(request, caller, work), caller);
+    const id = await cancelably(work, (within) => this.#installer.install(request, caller, within));
+    return await this.get(id, caller);
   }
 
   /**
@@ -362,6 +365,13 @@ export class Apps implements AsyncDisposable {
     return this.get(id, caller);
   }
 
+  /** Resolves with the app as it was before. @throws SvcError see {@link Operations.cancel} */
+  async cancelOperation(id: string, caller: AppCaller): Promise<App> {
+    const app = await this.get(id, caller);
+    this.#operations.cancel(id);
+    return app;
+  }
+
   /** As {@link exportApp}. */
   async export(id: string, to: ExportAppRequestTo, caller: AppCaller): Promise<ExportedApp> {
     return exportApp(this.#runnable(await this.#find(id, caller)), to, this.#options);
@@ -385,7 +395,9 @@ export class Apps implements AsyncDisposable {
     using _turn = await this.#turns.take(caller, work);
     const app = await this.#find(id, caller);
     const before = backup && (() => this.#options.backUp(app, caller, work));
-    return await this.#upgrader.upgrade(app, { ...request, ...(before && { before }) }, work);
+    return await cancelably(work, (within) =>
+      this.#upgrader.upgrade(app, { ...request, ...(before && { before }) }, within),
+    );
   }
 
   /** The image of an app; empty for one that has none. @param checkRemote ask the registry how fresh it is */
@@ -401,7 +413,8 @@ export class Apps implements AsyncDisposable {
 
   /** @throws SvcError see {@link Repuller.repull} */
   async repull(id: string, caller: AppCaller, work: WorkOptions): Promise<RepullResult> {
-    return this.#repuller.repull(await this.#find(id, caller), work);
+    const app = await this.#find(id, caller);
+    return cancelably(work, (within) => this.#repuller.repull(app, within));
   }
 
   async stacks(caller: AppCaller): Promise<RuntimeStack[]> {
@@ -411,7 +424,8 @@ export class Apps implements AsyncDisposable {
 
   /** @throws SvcError see {@link Cloner.clone} */
   async clone(id: string, request: CloneRequest, caller: AppCaller, work: WorkOptions): Promise<CloneResult> {
-    return this.#cloner.clone(await this.#find(id, caller), request, caller, work);
+    const app = await this.#find(id, caller);
+    return cancelably(work, (within) => this.#cloner.clone(app, request, caller, within));
   }
 
   /** The app as svc keeps it. */

@@ -50,6 +50,7 @@ export class BackupHold {
       appId: id,
       kind: "backup",
       phase: "read" satisfies HoldPhase,
+      cancel: work.cancel,
     });
     let result: T;
     let stoodStill: boolean;

@@ -57,6 +57,7 @@ export class Cloner {
       kind: "clone",
       phase: "copy",
       detail: { lockOnly: true },
+      cancel: work.cancel,
     });
     try {
       if (!shareVolumes) refuseShared(app, (await runtimeOf(app).sharedData?.(app.id)) ?? []);

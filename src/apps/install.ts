@@ -138,7 +138,7 @@ export class Installer {
     const { operations, identities, paths, runnable, runtimeOf } = this.#options;
     // One at a time of each owner: their apps are counted, and then there is one more.
     const operation = await this.#reservations.run(String(plan.ownerUid), work.signal, () =>
-      this.#reserve(plan),
+      this.#reserve(plan, work),
     );
     const id = operation.appId;
     const app = plan.describe(id);
@@ -174,7 +174,7 @@ export class Installer {
   }
 
   /** Writes the app under the first free id. @throws SvcError `too_many` when the owner has as many as they may */
-  async #reserve(plan: CreationPlan): Promise<Operation> {
+  async #reserve(plan: CreationPlan, { cancel }: WorkOptions): Promise<Operation> {
     const { operations, registry, maxAppsPerUser, userName } = this.#options;
     const { caller, ownerUid, kind, describe } = plan;
     const ids = new AppIds({ ...plan, registry, callerName: caller.root ? "" : await userName(caller.uid) });
@@ -192,6 +192,7 @@ export class Installer {
           phase: "create",
           detail: { runUid: app.runUid },
           statements: [insertApp(app)],
+          cancel,
         });
       } catch (error) {
         // Somebody took the id in this very moment.

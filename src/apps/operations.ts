@@ -44,6 +44,8 @@ export interface BeginOptions {
   detail?: OperationDetail;
   /** Written in the same transaction. */
   statements?: readonly Statement[];
+  /** Has the work end before it is done; undefined where it cannot. */
+  cancel?: (() => void) | undefined;
 }
 
 /** A row of `operations` as SQLite answers it. */
@@ -87,8 +89,11 @@ export class Operations {
   readonly #now: () => number;
   readonly #recover: (operation: Operation) => Promise<void>;
   readonly #began: ((operation: Operation) => void) | undefined;
-  /** Ids of the operations that this process really executes: a row of ours that is not among them was left behind. */
-  readonly #live = new Set<number>();
+  /**
+   * By id, the operations that this process really executes, and how each is canceled: a row of ours that is not among them
+   * was left behind.
+   */
+  readonly #live = new Map<number, (() => void) | undefined>();
 
   constructor(options: OperationsOptions) {
     this.#store = options.store;
@@ -114,7 +119,7 @@ export class Operations {
    *   row that is gone; StoreConflict when it adds one that is there.
    */
   async begin(options: BeginOptions): Promise<Operation> {
-    const { appId, kind, phase, detail = {}, statements = [] } = options;
+    const { appId, kind, phase, detail = {}, statements = [], cancel } = options;
     const startedAtMs = this.#now();
     const { bootId, pid, startTicks } = this.#executor;
     const insert: Statement = {
@@ -128,7 +133,7 @@ export class Operations {
           essential: freesRoom.has(kind),
         });
         const id = Number(inserted?.rows?.[0]?.["id"]);
-        this.#live.add(id);
+        this.#live.set(id, cancel);
         const operation = { id, appId, kind, phase, detail, executor: this.#executor, startedAtMs };
         this.#began?.(operation);
         return operation;
@@ -143,6 +148,24 @@ export class Operations {
         await this.#recover(holder);
       }
     }
+  }
+
+  /**
+   * Has what holds an app end before it is done; whether it still can is its own affair.
+   * @throws SvcError `not_possible`
+   */
+  cancel(appId: string): void {
+    const operation = this.of(appId);
+    if (operation === undefined)
+      throw new SvcError("not_possible", `nothing is under way with app "${appId}"`);
+    const cancel = this.#live.get(operation.id);
+    if (cancel === undefined) {
+      throw new SvcError(
+        "not_possible",
+        `app "${appId}" is ${doing[operation.kind]}, which cannot be canceled`,
+      );
+    }
+    cancel();
   }
 
   /** Whether somebody still executes it. */
@@ -196,7 +219,7 @@ export class Operations {
       { essential: true },
     );
     if (adopted?.changes !== 1 || this.#live.has(operation.id)) return false;
-    this.#live.add(operation.id);
+    this.#live.set(operation.id, undefined);
     return true;
   }
 

@@ -35,7 +35,10 @@ export class Repuller {
         `app "${app.id}" runs on the ${app.runtime} runtime and has no image to pull; upgrade it instead`,
       );
     }
-    const operation = await operations.begin({ appId: app.id, kind: "repull", phase: "pull" });
+    const operation = await operations.begin({
+      ...{ appId: app.id, kind: "repull", phase: "pull" },
+      cancel: work.cancel,
+    });
     return this.#run(operation, app, work);
   }
 

@@ -107,6 +107,7 @@ export class Restorer {
       kind: "restore",
       phase: "stage" satisfies RestorePhase,
       detail: { runUid: app.runUid, trees: [...image.trees], volumes, restart: this.#isUp(app) },
+      cancel: work.cancel,
     });
     try {
       await this.#run(operation, image, layOut, options, work).catch(async (error: unknown) => {

@@ -72,6 +72,7 @@ export class Upgrader {
       kind: "upgrade",
       phase: "fetch" satisfies UpgradePhase,
       detail: { runUid: app.runUid },
+      cancel: work.cancel,
     });
     try {
       const result = await this.#run(operation, request, work).catch(async (error: unknown) => {

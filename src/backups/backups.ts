@@ -7,7 +7,7 @@ import type { AppCaller } from "../apps/app-registry.ts";
 import type { AppRecord } from "../apps/app-record.ts";
 import { volumeOfTree } from "../apps/backed-up-trees.ts";
 import type { Apps } from "../apps/apps.ts";
-import type { WorkOptions } from "../apps/progress.ts";
+import { cancelably, type WorkOptions } from "../apps/progress.ts";
 import type { AppImage, LayOut } from "../apps/restore.ts";
 import { invalidField, notFound, SvcError } from "../errors.ts";
 import type { ArchivedEntry, Identity } from "../identity/identity.ts";
@@ -173,16 +173,12 @@ export class Backups {
     const { storages, mode, ...asked } = request;
     const chosen = mode === "" ? policy.mode : mode;
     await this.#spool.sweep();
-    return this.#maker.make(
-      appId,
-      {
-        storages: [storages, policy.storages, [localName]].find((names) => names.length > 0) ?? [],
-        retention: asked,
-        mode: chosen,
-      },
-      caller,
-      work,
-    );
+    const wanted = {
+      storages: [storages, policy.storages, [localName]].find((names) => names.length > 0) ?? [],
+      retention: asked,
+      mode: chosen,
+    };
+    return cancelably(work, (within) => this.#maker.make(appId, wanted, caller, within));
   }
 
   /** What the policy of an app wants, with what it keeps. @throws SvcError `unavailable` when a storage did not take it */
@@ -343,11 +339,15 @@ export class Backups {
       read = await archive.layOut(place, paths, placeWork);
     };
     if (target !== undefined) {
-      const { restarted } = await apps.restorer.restore(target, image, layOut, { ...request, paths }, work);
+      const { restarted } = await cancelably(work, (within) =>
+        apps.restorer.restore(target, image, layOut, { ...request, paths }, within),
+      );
       outcome.restarted = restarted;
     } else {
       const as = { baseId: ref.appId, name: request.newName, ownerUid: footer.app.owner_uid, caller };
-      outcome.appId = await apps.restorer.restoreAsNew(image, layOut, as, work);
+      outcome.appId = await cancelably(work, (within) =>
+        apps.restorer.restoreAsNew(image, layOut, as, within),
+      );
     }
     if (paths.length === 0) await this.#catalogue.proven(ref, true);
     return { ...outcome, restoredBytes: read.contentBytes, entries: read.entries };

@@ -12,6 +12,8 @@ export interface PruneRequest {
   readonly target: PruneDockerRequestTarget;
   readonly danglingOnly: boolean;
   readonly dryRun: boolean;
+  /** Nothing but these; absent or empty: all of the plan. */
+  readonly ids?: readonly string[];
 }
 
 export interface PruneResult {
@@ -53,13 +55,15 @@ export class Pruner {
   }
 
   async #prune(request: PruneRequest, signal: AbortSignal): Promise<PruneResult> {
-    const { target, dryRun } = request;
+    const { target, dryRun, ids = [] } = request;
     const currentPlan = this.#planner(request, await this.#options.disk.measure(signal));
     const plan = await currentPlan();
-    if (dryRun) return { removed: plan.remove, skipped: plan.skip };
+    const wanted = new Set(ids);
+    const chosen = plan.remove.filter(({ id }) => wanted.size === 0 || wanted.has(id));
+    if (dryRun) return { removed: chosen, skipped: plan.skip };
     const removed: PruneItem[] = [];
     const skipped = [...plan.skip];
-    for (const item of plan.remove) {
+    for (const item of chosen) {
       signal.throwIfAborted();
       // A plan takes its time: an app that was installed meanwhile needs what it needs.
       const { skip } = await currentPlan();

@@ -95,6 +95,8 @@ export function createAppService(
 
     scaleApp: ({ id, replicas }, context) => apps.scale(id, replicas, userOf(context)),
 
+    cancelAppOperation: ({ id }, context) => apps.cancelOperation(id, userOf(context)),
+
     exportApp: async ({ id, to }, context) => {
       const { files, notes } = await apps.export(id, to as ExportAppRequestTo, userOf(context));
       return { files: [...files], notes: [...notes] };

@@ -30,9 +30,9 @@ export function createDockerService(host: DockerHost): ServiceImpl<typeof Docker
 
     getDockerDiskUsage: (_request, { signal }) => host.diskUsage(signal),
 
-    pruneDocker: async ({ target, dryRun, danglingOnly = false }, { signal }) =>
+    pruneDocker: async ({ target, dryRun, danglingOnly = false, ids }, { signal }) =>
       pruneMessage(
-        await host.prune({ target: target as PruneDockerRequestTarget, dryRun, danglingOnly }, signal),
+        await host.prune({ target: target as PruneDockerRequestTarget, dryRun, danglingOnly, ids }, signal),
         dryRun,
       ),
 

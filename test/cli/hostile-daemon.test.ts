@@ -128,6 +128,7 @@ const lines: readonly string[] = [
   "app start x",
   "app start x --no-wait",
   "app stop x",
+  "app cancel x",
   "app place x --on swarm --replicas 2",
   "app scale x 2",
   "app export x --to kubernetes",

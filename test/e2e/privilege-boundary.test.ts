@@ -60,6 +60,7 @@ rootTest(`another user's app does not exist for a user${needsRoot}`, async (t) =
     placeApp: () => foreign.placeApp({ id, placement: { on: "machine" } }),
     exportApp: () => foreign.exportApp({ id, to: "compose" }),
     scaleApp: () => foreign.scaleApp({ id, replicas: 2 }),
+    cancelAppOperation: () => foreign.cancelAppOperation({ id }),
   };
   for (const [name, call] of Object.entries(calls)) {
     t.like(await errorOf(call()), { code: "NotFound", reason: "not_found", message: 'no app "web"' }, name);

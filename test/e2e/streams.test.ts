@@ -4,10 +4,12 @@ import { join } from "node:path";
 import { timestampMs } from "@bufbuild/protobuf/wkt";
 import test from "ava";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
+import { BackupService } from "../../gen/svc/v1/backup_pb.ts";
+import type { TestDaemon } from "../support/daemon.ts";
 import { sharedDaemon } from "../support/daemon-test.ts";
 import { errorOf } from "../support/errors.ts";
 import { eventually } from "../support/eventually.ts";
-import { addVersion, freePort, writePackage, writeRepository } from "../support/packages.ts";
+import { addVersion, freePort, writeFiles, writePackage, writeRepository } from "../support/packages.ts";
 
 const emptyDaemon = sharedDaemon();
 
@@ -102,5 +104,61 @@ for (const protocol of streaming) {
     // The server floors the gap at one second; without that, a frame would follow each window of 500 ms.
     t.true((sampledMs[2] ?? 0) - (sampledMs[0] ?? 0) > 1_400);
     await apps.removeApp({ id: "web" });
+  });
+}
+
+/** An app of which something goes on until it is canceled, `begin` it. */
+interface Canceled {
+  readonly manifest: string;
+  readonly isThereBefore: boolean;
+  readonly begin: (daemon: TestDaemon, spec: string) => Promise<unknown>;
+}
+
+const forever = 'exec: [sleep, "3600"]';
+const canceled: Readonly<Record<string, Canceled>> = {
+  install: {
+    manifest: `process: { exec: [node, server.mjs], build: [{ ${forever} }] }`,
+    isThereBefore: false,
+    begin: (daemon, spec) => daemon.client(AppService).installApp({ spec }),
+  },
+  upgrade: {
+    manifest: `process: { exec: [node, server.mjs] }\nmigrate: { ${forever} }`,
+    isThereBefore: true,
+    begin: (daemon) => daemon.client(AppService).upgradeApp({ id: "web" }),
+  },
+  backup: {
+    manifest: `process: { exec: [node, server.mjs] }\nbackup: { dump: { ${forever} } }`,
+    isThereBefore: true,
+    begin: (daemon) => daemon.client(BackupService).createBackup({ appId: "web" }),
+  },
+};
+
+for (const [kind, { manifest, isThereBefore, begin }] of Object.entries(canceled)) {
+  test(`an operation that is not whoever cancels it's own ends, and is undone (${kind})`, async (t) => {
+    const daemon = await emptyDaemon();
+    const apps = daemon.client(AppService);
+    const spec = join(daemon.dir, "package");
+    await writeFiles(spec, {
+      "svc.yaml": `id: web\nname: Web\nversion: "1.0.0"\n${manifest}\n`,
+      "server.mjs": "",
+    });
+    if (isThereBefore) await apps.installApp({ spec });
+    const begun = errorOf(begin(daemon, spec));
+    await eventually(async () =>
+      assert.deepEqual(
+        (await apps.listApps({})).apps.map(({ operation }) => [operation?.kind, operation?.cancelable]),
+        [[kind, true]],
+      ),
+    );
+    const { operation } = await apps.cancelAppOperation({ id: "web" });
+    t.is(operation?.kind, kind, "the app as it was");
+    t.like(await begun, { reason: "canceled" });
+    const left = (await apps.listApps({})).apps;
+    t.deepEqual(
+      left.map(({ state, version, operation: other }) => ({ state, version, other })),
+      isThereBefore ? [{ state: "STOPPED", version: "1.0.0", other: undefined }] : [],
+    );
+    const again = errorOf(apps.cancelAppOperation({ id: "web" }));
+    t.like(await again, { reason: isThereBefore ? "not_possible" : "not_found" });
   });
 }

@@ -71,6 +71,7 @@ function ofOne(apps: Apps, daemon: TestDaemon, id: string): Record<string, Call>
     createBackup: () => daemon.client(BackupService, "grpc").createBackup({ appId: id, storages: ["local"] }),
     exportApp: () => apps.exportApp({ id, to: "compose" }),
     scaleApp: () => apps.scaleApp({ id, replicas: 1 }),
+    cancelAppOperation: () => apps.cancelAppOperation({ id }),
     placeApp: () => apps.placeApp({ id, placement: { on: "swarm" } }),
     repullApp: () => apps.repullApp({ id }),
     restartApp: () => apps.restartApp({ id }),

@@ -132,6 +132,13 @@ export const routes: readonly Route[] = [
     responseBody: "",
   },
   {
+    httpMethod: "POST",
+    template: {"source":"/v1/apps/{id}/cancel","segments":["v1","apps","*","cancel"],"verb":"","variables":[{"fieldPath":["id"],"start":2,"end":3,"rest":false,"multi":false}]},
+    method: AppService.method.cancelAppOperation,
+    body: "*",
+    responseBody: "",
+  },
+  {
     httpMethod: "GET",
     template: {"source":"/v1/apps/{id}/export","segments":["v1","apps","*","export"],"verb":"","variables":[{"fieldPath":["id"],"start":2,"end":3,"rest":false,"multi":false}]},
     method: AppService.method.exportApp,

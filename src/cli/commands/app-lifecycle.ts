@@ -1,4 +1,4 @@
-/** `svc app start|stop|restart`. */
+/** `svc app start|stop|restart|cancel`. */
 import type { Command, CommandOptions } from "commander";
 import { comeUp, noWaitOption, waitOption, type ComeUpOptions } from "../come-up.ts";
 import type { CommandContext } from "../context.ts";
@@ -33,6 +33,23 @@ export function addLifecycleCommands(parent: Command, run: RunCommand, options: 
     .description("stop every process of apps")
     .argument("<id...>", "the apps")
     .action(run((context, ids: string[]) => stopApps(context, ids)));
+}
+
+export function addCancelCommand(parent: Command, run: RunCommand): void {
+  parent
+    .command("cancel")
+    .description(
+      "end what is under way with apps (an install, upgrade, clone, backup, restore or pull), and undo it",
+    )
+    .argument("<id...>", "the apps")
+    .action(
+      run((context, ids: string[]) =>
+        forEachName(context, ids, {
+          call: (id) => context.call(calls.cancelAppOperation, { id }),
+          text: ({ id, operation }) => `${id}: the ${operation?.kind ?? "operation"} is canceled, and undone`,
+        }),
+      ),
+    );
 }
 
 /** @param call starts one of them */

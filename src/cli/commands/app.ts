@@ -7,7 +7,7 @@ import { addCopyCommand } from "./app-copy.ts";
 import { addExportCommand } from "./app-export.ts";
 import { addImageCommands } from "./app-image.ts";
 import { addInfoCommand } from "./app-info.ts";
-import { addLifecycleCommands } from "./app-lifecycle.ts";
+import { addCancelCommand, addLifecycleCommands } from "./app-lifecycle.ts";
 import { addLogsCommand } from "./app-logs.ts";
 import { addMoveCommand } from "./app-move.ts";
 import { addPlacementCommands } from "./app-place.ts";
@@ -17,6 +17,7 @@ import { addSettingsCommand } from "./app-settings.ts";
 export function addAppCommand(parent: Command, run: RunCommand): void {
   const app = parent.command("app").description("start, stop, look at and change installed apps");
   addLifecycleCommands(app, run);
+  addCancelCommand(app, run);
   addLogsCommand(app, run);
   addConsoleCommands(app, run);
   addInfoCommand(app, run);
