@@ -1,4 +1,4 @@
-/** How the host is doing now. */
+/** How the host, or something on it, is doing now. */
 import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import type { SystemMetrics } from "../../gen/svc/v1/monitor_pb.ts";
@@ -9,24 +9,32 @@ const sampleMs = 5_000;
 
 /** The newest sample, for as long as somebody looks; undefined until there is one. */
 export function useHostSample(api: Api): SystemMetrics | undefined {
-  const sample = useSignal<SystemMetrics | undefined>(undefined);
+  return useSample((signal) => api.monitor.getSystemMetrics({}, { signal }), [api]);
+}
+
+/** What `read` says, again and again, for as long as somebody looks. @param deps what it depends on */
+export function useSample<T>(
+  read: (signal: AbortSignal) => Promise<T>,
+  deps: readonly unknown[],
+): T | undefined {
+  const sample = useSignal<T | undefined>(undefined);
   useEffect(() => {
     const over = new AbortController();
-    const read = async (): Promise<void> => {
+    const take = async (): Promise<void> => {
       if (document.hidden) return;
       try {
-        sample.value = await api.monitor.getSystemMetrics({}, { signal: over.signal });
+        sample.value = await read(over.signal);
       } catch (error) {
         // Whether the daemon answers is said elsewhere.
         if (isUnauthenticated(error)) over.abort();
       }
     };
-    void read();
-    const timer = setInterval(() => void read(), sampleMs);
+    void take();
+    const timer = setInterval(() => void take(), sampleMs);
     return () => {
       clearInterval(timer);
       over.abort();
     };
-  }, [api]);
+  }, [...deps]);
   return sample.value;
 }

@@ -16,6 +16,9 @@ const gatherMs = 50;
 const mostSingle = 8;
 const firstRetryMs = 500;
 const lastRetryMs = 5_000;
+/** How often it is asked for a sign of life, and how long that may take. */
+const pulseMs = 5_000;
+const patienceMs = 5_000;
 
 export class NodeView {
   readonly #api: Api;
@@ -29,6 +32,9 @@ export class NodeView {
   #isReading = false;
   /** The stream is there: without it nothing that was read is live. */
   #isFollowed = false;
+  /** Ends what goes over the connection now. */
+  #connected = new AbortController();
+  #isAsked = false;
   readonly #listeners = new Set<(event: Event) => void>();
 
   /** @param onEnd hears why the session is over */
@@ -36,6 +42,12 @@ export class NodeView {
     this.#api = api;
     this.#onEnd = onEnd;
     void this.#follow();
+    const { signal } = this.#over;
+    const ask = (): void => void this.#askForLife();
+    const timer = setInterval(ask, pulseMs);
+    signal.addEventListener("abort", () => clearInterval(timer));
+    // Whoever comes back to it wants to know at once.
+    document.addEventListener("visibilitychange", ask, { signal });
   }
 
   /** By id; undefined until they are known. */
@@ -64,10 +76,11 @@ export class NodeView {
 
   /** Ends with the session: what breaks otherwise is begun again. */
   async #follow(): Promise<void> {
-    const { signal } = this.#over;
     let retryMs = firstRetryMs;
     let after = noCursor;
     while (!this.#isOver()) {
+      this.#connected = new AbortController();
+      const signal = this.#untilLost();
       try {
         const request = create(StreamEventsRequestSchema, { after });
         for await (const event of this.#api.events.streamEvents(request, { signal })) {
@@ -88,6 +101,20 @@ export class NodeView {
       this.#connection.value = "lost";
       await new Promise((resolve) => setTimeout(resolve, retryMs));
       retryMs = Math.min(2 * retryMs, lastRetryMs);
+    }
+  }
+
+  /** A machine that slept, a tunnel that is stuck and a daemon that hangs end no stream: it would look live for ever. */
+  async #askForLife(): Promise<void> {
+    if (document.hidden || this.#isAsked) return;
+    this.#isAsked = true;
+    const connected = this.#connected;
+    try {
+      await fetch("/healthz", { cache: "no-store", signal: AbortSignal.timeout(patienceMs) });
+    } catch {
+      connected.abort();
+    } finally {
+      this.#isAsked = false;
     }
   }
 
@@ -136,12 +163,16 @@ export class NodeView {
     }
   }
 
+  #untilLost(): AbortSignal {
+    return AbortSignal.any([this.#over.signal, this.#connected.signal]);
+  }
+
   #isOver(): boolean {
     return this.#over.signal.aborted;
   }
 
   async #readAll(): Promise<void> {
-    const { signal } = this.#over;
+    const signal = this.#untilLost();
     const found = new Map<string, App>();
     let pageToken = "";
     do {
@@ -154,7 +185,7 @@ export class NodeView {
   }
 
   async #readSome(ids: ReadonlySet<string>): Promise<void> {
-    const { signal } = this.#over;
+    const signal = this.#untilLost();
     const read = async (id: string): Promise<[string, App | undefined]> => {
       try {
         return [id, await this.#api.apps.getApp({ id }, { signal })];

@@ -27,7 +27,8 @@ engineTest(
       Cmd: [says],
       HostConfig: { NetworkMode: "none" },
     });
-    (await engine.request("POST", "/volumes/create", { Name: "left-over" })).expect(201);
+    for (const Name of ["left-over", "not-ticked"])
+      (await engine.request("POST", "/volumes/create", { Name })).expect(201);
 
     const { page, complaints } = await openView(browser, daemon, "#/");
     await page.getByRole("link", { name: "Inventory", exact: true }).click();
@@ -48,13 +49,17 @@ engineTest(
     const plan = page.getByRole("dialog");
     await plan.getByText("svc/unused:1").waitFor();
     t.is(await plan.locator(".plan").getByText("svc/kept:1").count(), 0);
+    await isForEverybody(t, page, "a plan");
     t.is(
       await page.getByRole("row").filter({ hasText: "svc/unused:1" }).count(),
       1,
       "a plan removes nothing",
     );
-    await plan.getByRole("button", { name: "Remove them" }).click();
-    await page.getByText(/removed, .* freed/).waitFor();
+    await plan.getByRole("button", { name: "Remove what is ticked" }).click({ force: true });
+    t.is(await plan.count(), 1, "nothing is ticked yet");
+    await plan.getByLabel("svc/unused:1").check();
+    await plan.getByRole("button", { name: "Remove what is ticked" }).click();
+    await page.getByText(/^1 removed, .* freed/).waitFor();
     await page.getByRole("row").filter({ hasText: "svc/unused:1" }).waitFor({ state: "detached" });
 
     await page.getByRole("link", { name: "Volumes" }).click();
@@ -65,18 +70,19 @@ engineTest(
       .getByText(/lost for good/)
       .waitFor();
     (await engine.request("POST", "/volumes/create", { Name: "came-later" })).expect(201);
-    await plan.getByRole("button", { name: "Remove them" }).click();
-    await plan.getByRole("alert").filter({ hasText: "read the list again" }).waitFor();
-    await plan.locator(".plan").getByText("came-later").waitFor();
-    await page.keyboard.press("Escape");
-    await page.getByRole("dialog").waitFor({ state: "detached" });
-    const volumes = (await engine.request("GET", "/volumes")).expect(200) as { Volumes: { Name: string }[] };
-    for (const name of ["left-over", "came-later"]) {
-      t.true(
-        volumes.Volumes.some(({ Name }) => Name === name),
-        name,
-      );
-    }
+    await plan.getByLabel("All of them (2)").check();
+    await plan.getByLabel("not-ticked").uncheck();
+    await plan.getByText("1 chosen").waitFor();
+    await plan.getByRole("button", { name: "Remove what is ticked" }).click();
+    await page.getByText(/^1 removed, /).waitFor();
+    const { Volumes } = (await engine.request("GET", "/volumes")).expect(200) as {
+      Volumes: { Name: string }[];
+    };
+    t.deepEqual(
+      Volumes.map(({ Name }) => Name).toSorted(),
+      ["came-later", "not-ticked"],
+      "what was ticked, and nothing else",
+    );
 
     await page.getByRole("link", { name: "Containers" }).click();
     await row.getByRole("button", { name: "Remove" }).click();

@@ -1,7 +1,14 @@
-/** Upgrade, copy and removal from the page: what they ask first, what they say, and what is left (T 65, 66). */
+/**
+ * Upgrade, copy and removal from the page: what they ask first, what they say, and what is left; what needs attention, what is
+ * under way, and what takes the room (T 44, 65, 66).
+ */
+import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
-import { addVersion, freePort, writeRepository } from "../support/packages.ts";
+import { ScheduleService } from "../../gen/svc/v1/schedule_pb.ts";
+import { errorOf } from "../support/errors.ts";
+import { addVersion, freePort, writePackage, writeRepository } from "../support/packages.ts";
+import { isForEverybody } from "./support/for-everybody.ts";
 import { browserTest, needsBrowser, openView, shareNode } from "./support/shared-node.ts";
 
 const node = shareNode();
@@ -60,11 +67,15 @@ browserTest(
     await page.getByText("New setting colour, blue by default").waitFor();
     await page.locator('[data-state="RUNNING"]').first().waitFor();
     t.like(await apps.getApp({ id: "web" }), { version: "v2.0.0", state: "RUNNING" });
+    await page.getByRole("button", { name: "Go back to v1.0.0" }).click();
+    await page.getByText("Upgraded from v2.0.0 to v1.0.0.").waitFor();
+    await page.getByText("The setting colour is gone").waitFor();
+    t.like(await apps.getApp({ id: "web" }), { version: "v1.0.0", state: "RUNNING" });
     await page.getByLabel("Version").fill("v9.9.9");
     await upgrade.click();
-    await page.getByText("It stays at v2.0.0.").waitFor();
+    await page.getByText("It stays at v1.0.0.").waitFor();
     await page.getByRole("alert").waitFor();
-    t.like(await apps.getApp({ id: "web" }), { version: "v2.0.0", state: "RUNNING" });
+    t.like(await apps.getApp({ id: "web" }), { version: "v1.0.0", state: "RUNNING" });
 
     await page.getByText("Make a copy, with its data").click();
     await page.getByLabel("Name of the copy").fill("A copy");
@@ -127,3 +138,75 @@ browserTest(
     );
   },
 );
+
+browserTest(
+  `what needs attention is told as it comes, and what is under way is canceled${needsBrowser}`,
+  async (t) => {
+    t.timeout(180_000);
+    const { daemon, browser } = node;
+    const [apps, schedules] = [daemon.client(AppService), daemon.client(ScheduleService)];
+    const [repository, port] = [join(daemon.dir, "slow"), await freePort()];
+    await apps.installApp({
+      spec: await writeRepository(repository, port, [{ id: "slow", version: "1.0.0" }]),
+    });
+    const manifest = 'migrate: { exec: [sleep, "3600"] }';
+    await addVersion(repository, port, { id: "slow", version: "2.0.0", manifest });
+    await apps.listUpdates({});
+    const { page, complaints } = await openView(browser, daemon, "#/");
+    const attention = page.getByRole("region", { name: "Needs attention" }).getByRole("listitem");
+    await attention
+      .filter({ hasText: "Version v2.0.0 is there.", has: page.locator('a[href="#/apps/slow"]') })
+      .waitFor();
+
+    const go = join(daemon.dir, "go");
+    const action = { type: "shell", command: `test -e ${go}` };
+    await schedules.upsertSchedule({ id: "moody", trigger: "daily@03:07", action });
+    await schedules.runSchedule({ id: "moody" });
+    const moody = attention.filter({ hasText: "moody" });
+    await moody.locator('[data-run="FAILED"]').waitFor();
+    await writeFile(go, "");
+    await schedules.runSchedule({ id: "moody" });
+    await moody.waitFor({ state: "detached" });
+
+    const upgrade = errorOf(apps.upgradeApp({ id: "slow" }));
+    const underWay = page.getByRole("region", { name: "Under way" });
+    const dialog = page.getByRole("dialog");
+    await underWay.getByRole("button", { name: "Cancel it" }).click();
+    await dialog.getByText("Cancel the upgrade of Test web server?").waitFor();
+    await isForEverybody(t, page, "a question about what is under way");
+    await dialog.getByRole("button", { name: "Leave it as it is" }).click();
+    t.is((await apps.getApp({ id: "slow" })).state, "UPGRADING", "a question is no answer");
+    await underWay.getByRole("button", { name: "Cancel it" }).click();
+    await dialog.getByRole("button", { name: "Cancel it" }).click();
+    t.like(await upgrade, { reason: "canceled" });
+    await underWay.waitFor({ state: "detached" });
+    t.like(await apps.getApp({ id: "slow" }), { version: "v1.0.0", state: "STOPPED", operation: undefined });
+    t.deepEqual(complaints, []);
+  },
+);
+
+browserTest(`what takes the room of an app is shown as bars one opens${needsBrowser}`, async (t) => {
+  t.timeout(180_000);
+  const { daemon, browser } = node;
+  const dir = join(daemon.dir, "roomy");
+  await writePackage(dir, await freePort(), { id: "roomy" });
+  const { directory } = await daemon.client(AppService).installApp({ spec: dir });
+  const hostile = "<img src=x onerror=alert(1)>\u202egnp";
+  await mkdir(join(directory, "data", hostile), { recursive: true });
+  await writeFile(join(directory, "data", hostile, "large"), Buffer.alloc(300 * 1024, 1));
+  const { page, complaints } = await openView(browser, daemon, "#/apps/roomy");
+  await page.getByText("See what takes the room").click();
+  await page.getByText("Data and logs").waitFor();
+  const bars = page.locator(".usage");
+  await bars.getByText("data", { exact: true }).click();
+  const shown = bars.locator(".usage summary").filter({ hasText: "<img src=x onerror=alert(1)>\\u202egnp" });
+  await shown.getByText(/^30\d KiB$/).waitFor();
+  t.is(await page.locator("main img").count(), 0);
+  await isForEverybody(t, page, "what takes the room of an app");
+  await page.getByRole("link", { name: "Look into it" }).first().click();
+  await page.getByRole("heading", { name: "data" }).waitFor();
+  await page.getByText("What takes the room here").click();
+  await bars.locator("summary").filter({ hasText: "<img" }).waitFor();
+  await isForEverybody(t, page, "what takes the room of a directory");
+  t.deepEqual(complaints, []);
+});

@@ -12,6 +12,8 @@ interface ConfirmProps {
   readonly action: string;
   /** What has to be typed first: for what cannot be taken back. */
   readonly typed?: string;
+  /** False: something has to be chosen first. */
+  readonly isReady?: boolean;
   /**
    * What it throws is said in the dialog, which stays open then.
    * @param signal aborted when the dialog goes: what was not begun by then is left
@@ -26,7 +28,15 @@ interface ConfirmProps {
  * A question before something that cannot be taken back. Escape and the first button leave everything as it is, and stop
  * what was begun.
  */
-export function Confirm({ title, action, typed, onConfirm, onClose, children }: ConfirmProps) {
+export function Confirm({
+  title,
+  action,
+  typed,
+  isReady = true,
+  onConfirm,
+  onClose,
+  children,
+}: ConfirmProps) {
   const dialog = useRef<HTMLDialogElement>(null);
   const id = useId();
   const word = useSignal("");
@@ -41,7 +51,7 @@ export function Confirm({ title, action, typed, onConfirm, onClose, children }: 
       if (activeElement instanceof HTMLElement) activeElement.focus();
     };
   }, []);
-  const isAnswered = typed === undefined || word.value === typed;
+  const isAnswered = isReady && (typed === undefined || word.value === typed);
   const confirm = async (event: SubmitEvent): Promise<void> => {
     event.preventDefault();
     if (!isAnswered || isBusy.value) return;

@@ -70,7 +70,7 @@ export function TextField({ value, onType, input, ...field }: TypedProps) {
 }
 
 interface CheckProps {
-  readonly label: string;
+  readonly label: ComponentChildren;
   readonly value: boolean;
   readonly onCheck: (value: boolean) => void;
 }

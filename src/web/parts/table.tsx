@@ -8,7 +8,8 @@ const rowsAtOnce = 200;
 export interface Column<Row> {
   readonly title: string;
   readonly cell: (row: Row) => ComponentChildren;
-  readonly isFigure?: boolean;
+  /** `figure`: a number. `long`: more than a few words, which take their room. */
+  readonly kind?: "figure" | "long";
 }
 
 interface TableProps<Row> {
@@ -35,8 +36,8 @@ export function Table<Row>({ label, columns, rows, keyOf, none }: TableProps<Row
         <table>
           <thead>
             <tr>
-              {columns.map(({ title, isFigure }) => (
-                <th key={title} scope="col" class={isFigure === true ? "figure" : ""}>
+              {columns.map(({ title, kind }) => (
+                <th key={title} scope="col" class={kind}>
                   {title}
                 </th>
               ))}
@@ -45,13 +46,13 @@ export function Table<Row>({ label, columns, rows, keyOf, none }: TableProps<Row
           <tbody>
             {rows.slice(0, most.value).map((row) => (
               <tr key={keyOf(row)}>
-                {columns.map(({ title, cell, isFigure }, at) =>
+                {columns.map(({ title, cell, kind }, at) =>
                   at === 0 ? (
                     <th key={title} scope="row">
                       {cell(row)}
                     </th>
                   ) : (
-                    <td key={title} class={isFigure === true ? "figure" : ""}>
+                    <td key={title} class={kind}>
                       {cell(row)}
                     </td>
                   ),

@@ -45,6 +45,18 @@ export const fileTexts = {
     unpack: "Folder to unpack into",
   },
   pathHint: "Here, or elsewhere with a path that begins with /.",
+  usage: "What takes the room here",
+  counting: (entries: string) => `Counting … ${entries}`.trim(),
+  counted: (bytes: string, entries: number, failed: number) =>
+    [
+      `${bytes} in ${String(entries)} files and folders.`,
+      failed === 0 ? "" : `${String(failed)} could not be looked at.`,
+    ]
+      .join(" ")
+      .trim(),
+  lookInto: "Look into it",
+  itsOwn: "What is right in it",
+  smaller: (number: number) => `${String(number)} smaller folders`,
   search: "Search here and below",
   searchName: "Name",
   searchNameHint: "A part of it, or a pattern with * and ?.",

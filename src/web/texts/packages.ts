@@ -8,6 +8,8 @@ export const packageTexts = {
       ? `${String(total)} ${total === 1 ? "package" : "packages"}.`
       : `${String(shown)} of ${String(total)} packages: say more of what you look for.`,
   failed: (source: string, error: string) => `The source ${source} could not be read: ${error}`,
+  takes: (bytes: string) => `about ${bytes}`,
+  asksFor: "It asks for:",
   install: "Install",
   sources: "Sources",
   sourcesTitle: "Where packages come from",

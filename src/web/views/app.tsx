@@ -6,6 +6,7 @@ import type { NodeView } from "../node-view.ts";
 import { Facts } from "../parts/facts.tsx";
 import { Failure } from "../parts/failure.tsx";
 import { Heading } from "../parts/heading.tsx";
+import { OutsideLink } from "../parts/outside-link.tsx";
 import { State } from "../parts/state.tsx";
 import { Text } from "../parts/text.tsx";
 import { When } from "../parts/when.tsx";
@@ -17,6 +18,9 @@ import { lazily } from "../parts/lazily.tsx";
 import { LogView } from "./log.tsx";
 import { SettingsView } from "./settings.tsx";
 
+const AppDiskView = lazily(() => import("./app-disk.tsx"), "AppDiskView");
+const CancelOperation = lazily(() => import("../parts/cancel-operation.tsx"), "CancelOperation");
+const TasksView = lazily(() => import("./tasks.tsx"), "TasksView");
 const ManageView = lazily(() => import("./manage.tsx"), "ManageView");
 
 const AppHistory = lazily(() => import("./history.tsx"), "AppHistory");
@@ -52,10 +56,13 @@ export function AppView({ api, node, id }: { api: Api; node: NodeView; id: strin
         </p>
       )}
       {app.operation !== undefined && (
-        <p class="notice" role="status">
-          <Text of={texts.app.underWay(app.operation.kind, app.operation.phase)} />{" "}
+        <div class="notice row">
+          <span role="status">
+            <Text of={texts.app.underWay(app.operation.kind, app.operation.phase)} />
+          </span>
           <progress aria-label={texts.app.operation} />
-        </p>
+          {app.operation.cancelable && <CancelOperation api={api} app={app} />}
+        </div>
       )}
       <Actions api={api} app={app} />
       <About app={app} />
@@ -65,9 +72,11 @@ export function AppView({ api, node, id }: { api: Api; node: NodeView; id: strin
           <pre>{app.lastLines.map(plainLine).join("\n")}</pre>
         </section>
       )}
+      {app.placement !== undefined && <TasksView api={api} app={app} />}
       <Terminals api={api} appId={id} />
       <LogView api={api} appId={id} />
       <AppHistory api={api} id={id} />
+      <AppDiskView key={`disk ${id}`} api={api} app={app} />
       <SettingsView api={api} app={app} />
       <ManageView api={api} app={app} />
     </>
@@ -150,7 +159,7 @@ function About({ app }: { app: App }) {
     <Facts
       title={texts.app.facts}
       facts={[
-        [texts.app.version, <Text key="version" of={app.version} />],
+        [texts.app.version, <Text key="version" of={versionOf(app)} />],
         [texts.app.runtime, texts.runtimes[app.runtime] ?? app.runtime],
         [texts.app.owner, <Text key="owner" of={app.ownerName || String(app.owner)} />],
         [texts.app.since, startedAt && <When key="since" at={startedAt} />],
@@ -162,6 +171,7 @@ function About({ app }: { app: App }) {
         [texts.app.restarts, app.restarts === 0 ? "" : app.restarts],
         [texts.app.ports, app.ports.length > 0 && <Ports key="ports" app={app} />],
         [texts.app.directory, <Directory key="directory" of={app.directory} />],
+        [texts.app.homepage, app.homepage !== "" && <OutsideLink key="homepage" to={app.homepage} />],
         [
           texts.app.backups,
           <a key="backups" href={pathTo("backups", app.id)}>
@@ -171,6 +181,10 @@ function About({ app }: { app: App }) {
       ]}
     />
   );
+}
+
+function versionOf({ version, availableVersion }: App): string {
+  return availableVersion === undefined ? version : `${version} (${texts.app.newer(availableVersion)})`;
 }
 
 /** Where its files are, on this machine. */

@@ -15,9 +15,10 @@ const Packages = lazily(() => import("./packages.tsx"), "Packages");
 /** A package becomes an app. What was typed stays, whatever happens. */
 export function InstallView({ api, node }: Pick<ViewProps, "api" | "node">) {
   const spec = useSignal("");
+  const tag = useSignal("");
   const name = useSignal("");
   /** As it was submitted: a yes is to what was shown, whatever is typed meanwhile. */
-  const wanted = useSignal({ spec: "", name: "" });
+  const wanted = useSignal({ spec: "", tag: "", name: "" });
   const work = useLongWork(
     (accepted, signal) => api.apps.installAppStream({ ...wanted.value, ...accepted }, { signal }),
     ({ value }) => (location.hash = pathTo("apps", value.id)),
@@ -27,14 +28,14 @@ export function InstallView({ api, node }: Pick<ViewProps, "api" | "node">) {
     // To where it says how it goes, or why it does not.
     scrollTo(0, 0);
     if (!work.mayBegin()) return;
-    spec.value = of;
-    wanted.value = { spec: of, name: name.value.trim() };
+    [spec.value, tag.value] = [of, ""];
+    wanted.value = { spec: of, tag: "", name: name.value.trim() };
     void work.run();
   };
   const submit = (event: SubmitEvent): void => {
     event.preventDefault();
     if (!work.mayBegin()) return;
-    wanted.value = { spec: spec.value.trim(), name: name.value.trim() };
+    wanted.value = { spec: spec.value.trim(), tag: tag.value.trim(), name: name.value.trim() };
     void work.run();
   };
   const choose = (of: string): void => {
@@ -57,6 +58,13 @@ export function InstallView({ api, node }: Pick<ViewProps, "api" | "node">) {
           value={spec.value}
           onType={(value) => (spec.value = value)}
           input={{ required: true }}
+        />
+        <TextField
+          label={texts.install.version}
+          hint={texts.install.versionHint}
+          value={tag.value}
+          onType={(value) => (tag.value = value)}
+          input={{ maxLength: 256 }}
         />
         <TextField
           label={texts.install.name}

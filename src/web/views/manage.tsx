@@ -40,13 +40,15 @@ export function ManageView(props: Props) {
 }
 
 function Upgrade({ api, app }: Props) {
-  const { id, version } = app;
+  const { id, version, availableVersion = "" } = app;
   const typed = useSignal("");
   const backup = useSignal(false);
   /** As it was submitted: a yes is to what was shown, whatever is typed meanwhile. */
   const wanted = useSignal<{ version: string; backup?: boolean }>({ version: "" });
   const said = useSignal("");
   const changes = useSignal<readonly string[]>([]);
+  /** What it can go back to: a tag. */
+  const previous = useSignal("");
   /** Its settings at the version before. */
   const before = useSignal<AppSettings | undefined>(undefined);
   const work = useLongWork(
@@ -57,6 +59,7 @@ function Upgrade({ api, app }: Props) {
     ({ value: { upToDate, from, to } }: { case: "result"; value: UpgradeAppResponse }) => {
       said.value = upToDate ? manage.upToDate(to) : manage.upgraded(from, to);
       const old = before.value;
+      previous.value = upToDate || app.origin?.tag === "" ? "" : from;
       if (upToDate || old === undefined) return;
       // It is upgraded, whether its settings can be read or not.
       api.apps.getAppSettings({ id }).then(
@@ -65,22 +68,27 @@ function Upgrade({ api, app }: Props) {
       );
     },
   );
-  const submit = async (event: SubmitEvent): Promise<void> => {
-    event.preventDefault();
+  const goTo = async (to: string): Promise<void> => {
     if (!work.mayBegin()) return;
-    [said.value, changes.value] = ["", []];
+    [said.value, changes.value, previous.value] = ["", [], ""];
     // What is not asked for is as the daemon has it.
-    wanted.value = { version: typed.value.trim(), ...(backup.value && { backup: true }) };
+    wanted.value = { version: to, ...(backup.value && { backup: true }) };
     await work.run();
     if (work.failure.value !== "" && said.value === "") said.value = manage.stays(plainText(version));
   };
   return (
     <details>
       <summary>{manage.upgradeTitle}</summary>
-      <form class="settings" onSubmit={(event) => void submit(event)}>
+      <form
+        class="settings"
+        onSubmit={(event) => {
+          event.preventDefault();
+          void goTo(typed.value.trim());
+        }}
+      >
         <TextField
           label={manage.version}
-          hint={<Text of={manage.versionHint(version)} />}
+          hint={<Text of={manage.versionHint(version, availableVersion)} />}
           value={typed.value}
           onType={(value) => (typed.value = value)}
         />
@@ -95,6 +103,11 @@ function Upgrade({ api, app }: Props) {
           <span role="status">
             <Text of={said.value} />
           </span>
+          {previous.value !== "" && (
+            <button type="button" onClick={() => void goTo(previous.value)}>
+              <Text of={manage.goBack(previous.value)} />
+            </button>
+          )}
         </div>
       </form>
       {changes.value.length > 0 && (

@@ -1,5 +1,4 @@
 import type { App } from "../../../gen/svc/v1/app_pb.ts";
-import type { Alert } from "../../../gen/svc/v1/daemon_pb.ts";
 import type { SystemMetrics } from "../../../gen/svc/v1/monitor_pb.ts";
 import type { Api } from "../api.ts";
 import { useHostSample } from "../host-sample.ts";
@@ -9,11 +8,13 @@ import { Heading } from "../parts/heading.tsx";
 import { Meter, percentOf } from "../parts/meter.tsx";
 import { State } from "../parts/state.tsx";
 import { Text } from "../parts/text.tsx";
-import { plainText, sentence } from "../plain-text.ts";
+import { plainText } from "../plain-text.ts";
 import { pathTo } from "../route.ts";
 import { texts } from "../texts.ts";
 import { formatBytes, formatDuration, formatPercent } from "../units.ts";
 
+const Attention = lazily(() => import("./attention.tsx"), "Attention");
+const CancelOperation = lazily(() => import("../parts/cancel-operation.tsx"), "CancelOperation");
 const HostHistory = lazily(() => import("./history.tsx"), "HostHistory");
 
 export function OverviewView({ api, node }: { api: Api; node: NodeView }) {
@@ -26,8 +27,8 @@ export function OverviewView({ api, node }: { api: Api; node: NodeView }) {
       ) : (
         <div class="cards">
           <States apps={[...apps.values()]} />
-          <Attention apps={[...apps.values()]} alerts={node.status.value?.alerts ?? []} />
-          <UnderWay apps={[...apps.values()]} />
+          <Attention api={api} node={node} />
+          <UnderWay api={api} apps={[...apps.values()]} />
           <Host api={api} />
         </div>
       )}
@@ -59,66 +60,27 @@ function States({ apps }: { apps: readonly App[] }) {
   );
 }
 
-function Attention({ apps, alerts }: { apps: readonly App[]; alerts: readonly Alert[] }) {
-  const troubled = apps.flatMap((app) => {
-    const why = reasonsOf(app);
-    return why.length === 0 ? [] : [{ app, why }];
-  });
-  return (
-    <section class="card" aria-labelledby="attention">
-      <h2 id="attention">{texts.overview.attention}</h2>
-      {troubled.length + alerts.length === 0 && <p>{texts.overview.nothing}</p>}
-      <ul class="troubles">
-        {alerts.map(({ name, subject, message }) => (
-          <li key={`${name} ${subject}`}>
-            <strong>
-              <Text of={subject || name} />
-            </strong>{" "}
-            <Text of={sentence(message)} />
-          </li>
-        ))}
-        {troubled.map(({ app, why }) => (
-          <li key={app.id}>
-            <a href={pathTo("apps", app.id)}>
-              <Text of={app.name} />
-            </a>{" "}
-            <State state={app.state} /> <Text of={why.join(" ")} />
-          </li>
-        ))}
-      </ul>
-    </section>
-  );
-}
-
-function UnderWay({ apps }: { apps: readonly App[] }) {
+function UnderWay({ api, apps }: { api: Api; apps: readonly App[] }) {
   const busy = apps.filter(({ operation }) => operation !== undefined);
   if (busy.length === 0) return undefined;
   return (
     <section class="card" aria-labelledby="under-way">
       <h2 id="under-way">{texts.overview.underWay}</h2>
       <ul class="troubles">
-        {busy.map(({ id, name, state, operation }) => (
-          <li key={id}>
-            <a href={pathTo("apps", id)}>
-              <Text of={name} />
+        {busy.map((app) => (
+          <li key={app.id}>
+            <a href={pathTo("apps", app.id)}>
+              <Text of={app.name} />
             </a>{" "}
-            <State state={state} /> <Text of={operation?.phase ?? ""} />
+            <State state={app.state} />{" "}
+            <Text of={texts.app.underWay(app.operation?.kind ?? "", app.operation?.phase ?? "")} />{" "}
+            <progress aria-label={texts.app.operation} />
+            {app.operation?.cancelable === true && <CancelOperation api={api} app={app} />}
           </li>
         ))}
       </ul>
     </section>
   );
-}
-
-/** Why somebody should look at an app; empty for one that is well. */
-function reasonsOf({ state, stateReason, health, healthReason, backups, restartRequired }: App): string[] {
-  const isBroken = state === "FAILED" || state === "CRASHED" || state === "UNKNOWN";
-  return [
-    ...(isBroken ? [sentence(stateReason)] : []),
-    ...(health === "unhealthy" ? [sentence(healthReason ?? "")] : []),
-    ...(backups?.overdue === true ? [texts.overview.noBackup] : []),
-    ...(restartRequired ? [texts.overview.restart] : []),
-  ];
 }
 
 function Host({ api }: { api: Api }) {

@@ -4,11 +4,13 @@ import { SourceService, type ListedPackage } from "../../../gen/svc/v1/source_pb
 import { useLive } from "../live.ts";
 import { Failure } from "../parts/failure.tsx";
 import { TextField } from "../parts/field.tsx";
+import { OutsideLink } from "../parts/outside-link.tsx";
 import { Text } from "../parts/text.tsx";
 import { sentence } from "../plain-text.ts";
 import { pathTo } from "../route.ts";
 import { texts } from "../texts.ts";
 import { packageTexts as says } from "../texts/packages.ts";
+import { formatBytes } from "../units.ts";
 import type { ViewProps } from "../view-props.ts";
 
 /** Whoever types is not asked about each letter. */
@@ -71,7 +73,13 @@ export function Packages({ api, node, onChoose }: Props) {
   );
 }
 
-function Card({ of: { spec, name, summary }, onChoose }: Pick<Props, "onChoose"> & { of: ListedPackage }) {
+function Card({ of, onChoose }: Pick<Props, "onChoose"> & { of: ListedPackage }) {
+  const { spec, name, summary, homepage, license, runtime, permissions, sizeBytes } = of;
+  const facts = [
+    license,
+    texts.runtimes[runtime] ?? runtime,
+    sizeBytes === undefined ? "" : says.takes(formatBytes(sizeBytes)),
+  ];
   return (
     <li class="card">
       <h3>
@@ -80,6 +88,22 @@ function Card({ of: { spec, name, summary }, onChoose }: Pick<Props, "onChoose">
       <p>
         <Text of={summary} />
       </p>
+      <p class="quiet">
+        <Text of={facts.filter((fact) => fact !== "").join(" · ")} />{" "}
+        {homepage !== "" && <OutsideLink to={homepage} />}
+      </p>
+      {permissions.length > 0 && (
+        <>
+          <p>{says.asksFor}</p>
+          <ul>
+            {permissions.map((permission) => (
+              <li key={permission}>
+                <Text of={permission} />
+              </li>
+            ))}
+          </ul>
+        </>
+      )}
       <button type="button" onClick={() => onChoose(spec)}>
         {says.install} <Text of={spec} />
       </button>

@@ -108,6 +108,6 @@ const recordColumns: readonly Column<AuditRecord>[] = [
   },
   { title: columns.target, cell: ({ target }) => <Text of={target} /> },
   { title: columns.result, cell: ({ result, reason }) => <Text of={reason || result} /> },
-  { title: columns.times, isFigure: true, cell: ({ attempts }) => (attempts > 1 ? String(attempts) : "") },
+  { title: columns.times, kind: "figure", cell: ({ attempts }) => (attempts > 1 ? String(attempts) : "") },
   { title: columns.via, cell: ({ protocol }) => <Text of={protocol} /> },
 ];

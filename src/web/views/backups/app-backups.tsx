@@ -133,7 +133,7 @@ const archiveColumns: readonly Column<BackupArchive>[] = [
     ),
   },
   { title: columns.storage, cell: ({ storage }) => <Text of={storage} /> },
-  { title: columns.size, isFigure: true, cell: ({ sizeBytes }) => formatBytes(sizeBytes) },
+  { title: columns.size, kind: "figure", cell: ({ sizeBytes }) => formatBytes(sizeBytes) },
   {
     title: columns.verified,
     cell: ({ verifiedAt }) => (verifiedAt === undefined ? says.never : <When at={verifiedAt} />),

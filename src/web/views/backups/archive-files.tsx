@@ -50,7 +50,7 @@ export function ArchiveFiles({ client, node, of, identity, path }: ArchiveProps 
     },
     {
       title: columns.size,
-      isFigure: true,
+      kind: "figure",
       cell: ({ type, sizeBytes }) => (type === "file" ? formatBytes(sizeBytes) : ""),
     },
     { title: columns.modified, cell: ({ modifiedAt }) => <When at={modifiedAt} /> },

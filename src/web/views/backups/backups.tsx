@@ -99,7 +99,7 @@ const rowColumns: readonly Column<Row>[] = [
       return proven === undefined ? says.never : <When at={proven} />;
     },
   },
-  { title: columns.count, isFigure: true, cell: ({ archives }) => String(archives.length) },
+  { title: columns.count, kind: "figure", cell: ({ archives }) => String(archives.length) },
 ];
 
 function rowsOf(apps: ReadonlyMap<string, App>, archives: readonly BackupArchive[]): Row[] {

@@ -14,6 +14,7 @@ import { AskAbout, isArchive, type Question } from "./ask-about.tsx";
 import { linkTo, type FileClient, type Listing } from "./paths.ts";
 import { SearchFiles } from "./search-files.tsx";
 import { UploadFiles } from "./upload-files.tsx";
+import { Usage } from "./usage.tsx";
 
 const { columns } = says;
 
@@ -28,6 +29,7 @@ interface Props {
 /** What is in a directory, and what may be done with it. */
 export function Directory({ api, client, path, listing, onDone }: Props) {
   const isHiddenShown = useSignal(false);
+  const isMeasured = useSignal(false);
   const asked = useSignal<Question | undefined>(undefined);
   const { busy, failure, perform } = useAction();
   const shown = listing.entries.filter(({ name }) => isHiddenShown.value || !name.startsWith("."));
@@ -46,7 +48,7 @@ export function Directory({ api, client, path, listing, onDone }: Props) {
     },
     {
       title: columns.size,
-      isFigure: true,
+      kind: "figure",
       cell: ({ type, sizeBytes }) => (type === "file" ? formatBytes(sizeBytes) : ""),
     },
     { title: columns.modified, cell: ({ modifiedAt }) => <When at={modifiedAt} /> },
@@ -98,6 +100,14 @@ export function Directory({ api, client, path, listing, onDone }: Props) {
         </label>
       </div>
       <SearchFiles client={client} path={path} />
+      <details onToggle={({ currentTarget }) => (isMeasured.value = currentTarget.open)}>
+        <summary>{says.usage}</summary>
+        {isMeasured.value && (
+          <section class="card" aria-label={says.usage}>
+            <Usage client={client} path={path} />
+          </section>
+        )}
+      </details>
       <Failure says={failure} />
       {listing.isCut && <p class="notice">{says.tooMany}</p>}
       <Table

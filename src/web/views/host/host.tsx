@@ -140,10 +140,10 @@ const filesystemColumns: readonly Column<FilesystemMetrics>[] = [
       </>
     ),
   },
-  { title: columns.left, isFigure: true, cell: ({ availableBytes }) => formatBytes(availableBytes) },
+  { title: columns.left, kind: "figure", cell: ({ availableBytes }) => formatBytes(availableBytes) },
   {
     title: columns.files,
-    isFigure: true,
+    kind: "figure",
     cell: ({ inodes = 0n, usedInodes = 0n }) =>
       inodes === 0n ? "" : formatPercent(percentOf(usedInodes, inodes)),
   },
@@ -153,21 +153,21 @@ const filesystemColumns: readonly Column<FilesystemMetrics>[] = [
 
 const diskColumns: readonly Column<DiskMetrics>[] = [
   { title: columns.disk, cell: ({ name }) => <Text of={name} /> },
-  { title: columns.read, isFigure: true, cell: ({ readPerSec }) => formatRate(readPerSec) },
-  { title: columns.written, isFigure: true, cell: ({ writtenPerSec }) => formatRate(writtenPerSec) },
+  { title: columns.read, kind: "figure", cell: ({ readPerSec }) => formatRate(readPerSec) },
+  { title: columns.written, kind: "figure", cell: ({ writtenPerSec }) => formatRate(writtenPerSec) },
   {
     title: columns.busy,
-    isFigure: true,
+    kind: "figure",
     cell: ({ busyPercent }) => (busyPercent === undefined ? "" : formatPercent(busyPercent)),
   },
 ];
 
 const interfaceColumns: readonly Column<InterfaceMetrics>[] = [
   { title: columns.network, cell: ({ name }) => <Text of={name} /> },
-  { title: columns.received, isFigure: true, cell: ({ receivedPerSec }) => formatRate(receivedPerSec) },
-  { title: columns.sent, isFigure: true, cell: ({ sentPerSec }) => formatRate(sentPerSec) },
-  { title: columns.errors, isFigure: true, cell: ({ errors }) => String(errors ?? "") },
-  { title: columns.dropped, isFigure: true, cell: ({ dropped }) => String(dropped ?? "") },
+  { title: columns.received, kind: "figure", cell: ({ receivedPerSec }) => formatRate(receivedPerSec) },
+  { title: columns.sent, kind: "figure", cell: ({ sentPerSec }) => formatRate(sentPerSec) },
+  { title: columns.errors, kind: "figure", cell: ({ errors }) => String(errors ?? "") },
+  { title: columns.dropped, kind: "figure", cell: ({ dropped }) => String(dropped ?? "") },
 ];
 
 function share(part: bigint, whole: bigint): string {

@@ -1,17 +1,29 @@
 import { useMemo } from "preact/hooks";
-import { DockerService } from "../../../../gen/svc/v1/docker_pb.ts";
+import type { Client } from "@connectrpc/connect";
+import {
+  DockerService,
+  type ContainerDetails,
+  type ContainerStats,
+} from "../../../../gen/svc/v1/docker_pb.ts";
+import { useSample } from "../../host-sample.ts";
 import { useLive } from "../../live.ts";
+import { AppLink, AppOwner } from "../../parts/app-link.tsx";
+import { Facts } from "../../parts/facts.tsx";
 import { Failure } from "../../parts/failure.tsx";
 import { Heading } from "../../parts/heading.tsx";
+import { Text } from "../../parts/text.tsx";
+import { When } from "../../parts/when.tsx";
 import { plainLine, plainText } from "../../plain-text.ts";
 import { pathTo } from "../../route.ts";
 import { texts } from "../../texts.ts";
 import { inventoryTexts as says } from "../../texts/inventory.ts";
+import { formatBytes, formatPercent } from "../../units.ts";
 import type { ViewProps } from "../../view-props.ts";
 
+const { columns } = says;
 const tail = 500;
 
-/** What a container printed last. */
+/** What a container is, what it takes and what it printed last. */
 export function ContainerView({ api, node, id }: Pick<ViewProps, "api" | "node"> & { id: string }) {
   const client = useMemo(() => api.client(DockerService), [api]);
   const { value, failure, again } = useLive(
@@ -22,7 +34,7 @@ export function ContainerView({ api, node, id }: Pick<ViewProps, "api" | "node">
         client.inspectContainer({ container: id }, { signal }),
         client.getContainerLogs({ container: id, tail }, { signal }),
       ]);
-      return { name: details.container?.name ?? id, ...logs };
+      return { details, name: details.container?.name ?? id, ...logs };
     },
     [client, id],
   );
@@ -34,6 +46,8 @@ export function ContainerView({ api, node, id }: Pick<ViewProps, "api" | "node">
       <Heading title={plainText(value?.name ?? id)} />
       <Failure says={failure} />
       {value === undefined && failure === "" && <p>{texts.loading}</p>}
+      {value !== undefined && <About node={node} of={value.details} />}
+      {value?.details.container?.state === "running" && <Stats client={client} id={id} />}
       {value !== undefined && (
         <section class="card" aria-labelledby="container-log">
           <h2 id="container-log">{says.log}</h2>
@@ -57,5 +71,54 @@ export function ContainerView({ api, node, id }: Pick<ViewProps, "api" | "node">
         </section>
       )}
     </>
+  );
+}
+
+function About({ node, of }: Pick<ViewProps, "node"> & { of: ContainerDetails }) {
+  const { container, command, startedAt, exitCode, health } = of;
+  return (
+    <Facts
+      title={says.about}
+      facts={[
+        [columns.state, <Text key="state" of={container?.status ?? ""} />],
+        [says.health, health],
+        [says.exit, container?.state === "running" ? undefined : exitCode],
+        [columns.app, container?.appId !== undefined && <AppLink key="app" id={container.appId} />],
+        [
+          columns.owner,
+          container?.appId !== undefined && <AppOwner key="of" node={node} id={container.appId} />,
+        ],
+        [columns.image, <Text key="image" of={container?.image ?? ""} />],
+        [columns.command, <Text key="command" of={command.join(" ")} />],
+        [columns.started, startedAt && <When key="started" at={startedAt} />],
+      ]}
+    />
+  );
+}
+
+/** What it takes now. */
+function Stats({ client, id }: { client: Client<typeof DockerService>; id: string }) {
+  const read = async (signal: AbortSignal): Promise<ContainerStats | undefined> =>
+    (await client.listContainerStats({ ids: [id] }, { signal })).stats[0];
+  const now = useSample(read, [client, id]);
+  if (now === undefined) return null;
+  const memory = formatBytes(now.memoryBytes);
+  return (
+    <Facts
+      title={says.takes}
+      facts={[
+        [columns.cpu, formatPercent(now.cpuPercent)],
+        [
+          columns.memory,
+          now.memoryLimitBytes === undefined
+            ? memory
+            : texts.overview.used(memory, formatBytes(now.memoryLimitBytes)),
+        ],
+        [says.received, formatBytes(now.networkReceivedBytes)],
+        [says.sent, formatBytes(now.networkSentBytes)],
+        [says.read, formatBytes(now.blockReadBytes)],
+        [says.written, formatBytes(now.blockWrittenBytes)],
+      ]}
+    />
   );
 }

@@ -13,6 +13,7 @@ import { texts } from "../../texts.ts";
 import { inventoryTexts as says } from "../../texts/inventory.ts";
 import { formatBytes } from "../../units.ts";
 import type { ViewProps } from "../../view-props.ts";
+import { Prune } from "./prune.tsx";
 
 const { columns } = says;
 
@@ -33,12 +34,12 @@ export function Disk({ api, node }: Pick<ViewProps, "api" | "node">) {
         </>
       ),
     },
-    { title: columns.data, isFigure: true, cell: ({ dataBytes }) => formatBytes(dataBytes) },
-    { title: columns.volumes, isFigure: true, cell: ({ volumesBytes }) => formatBytes(volumesBytes) },
-    { title: columns.program, isFigure: true, cell: ({ repositoryBytes }) => formatBytes(repositoryBytes) },
+    { title: columns.data, kind: "figure", cell: ({ dataBytes }) => formatBytes(dataBytes) },
+    { title: columns.volumes, kind: "figure", cell: ({ volumesBytes }) => formatBytes(volumesBytes) },
+    { title: columns.program, kind: "figure", cell: ({ repositoryBytes }) => formatBytes(repositoryBytes) },
     {
       title: columns.images,
-      isFigure: true,
+      kind: "figure",
       cell: ({ imageBytes }) => (imageBytes === undefined ? "" : formatBytes(imageBytes)),
     },
   ];
@@ -72,7 +73,7 @@ export function Disk({ api, node }: Pick<ViewProps, "api" | "node">) {
 /** An engine that is not there takes nothing. */
 function EngineDisk({ api, node }: Pick<ViewProps, "api" | "node">) {
   const client = useMemo(() => api.client(DockerService), [api]);
-  const { value } = useLive(
+  const { value, again } = useLive(
     node,
     [],
     (signal) => client.getDockerDiskUsage({}, { signal }).catch((error: unknown) => describeError(error)),
@@ -80,7 +81,11 @@ function EngineDisk({ api, node }: Pick<ViewProps, "api" | "node">) {
   );
   if (value === undefined) return null;
   if (typeof value === "string") return <p class="quiet">{plainText(value)}</p>;
-  return <Facts title={says.engineDisk} facts={partsOf(value)} />;
+  return (
+    <Facts title={says.engineDisk} facts={partsOf(value)}>
+      <Prune client={client} target="build_cache" onDone={again} />
+    </Facts>
+  );
 }
 
 function partsOf({ images, containers, volumes, buildCache }: DockerDiskUsage): [string, string][] {

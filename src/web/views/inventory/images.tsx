@@ -36,7 +36,7 @@ export function Images({ api, node }: Pick<ViewProps, "api" | "node">) {
 
 const imageColumns: readonly Column<Image>[] = [
   { title: columns.name, cell: ({ tags, id }) => <Text of={tags.join(", ") || id.slice(0, 19)} /> },
-  { title: columns.size, isFigure: true, cell: ({ sizeBytes }) => formatBytes(sizeBytes) },
+  { title: columns.size, kind: "figure", cell: ({ sizeBytes }) => formatBytes(sizeBytes) },
   { title: columns.made, cell: ({ createdAt }) => <When at={createdAt} /> },
   { title: columns.usedBy, cell: ({ containers }) => (containers === 0 ? "" : says.containers(containers)) },
   { title: columns.kept, cell: ({ protectedReason = "" }) => <Text of={protectedReason} /> },

@@ -89,11 +89,11 @@ export function Processes({ api, node }: Pick<ViewProps, "api" | "node">) {
 
 const processColumns: readonly Column<Process>[] = [
   { title: columns.name, cell: ({ name }) => <Text of={name} /> },
-  { title: columns.pid, isFigure: true, cell: ({ pid }) => String(pid) },
+  { title: columns.pid, kind: "figure", cell: ({ pid }) => String(pid) },
   { title: columns.user, cell: ({ user }) => <Text of={user} /> },
   { title: columns.app, cell: ({ appId }) => <AppLink id={appId} /> },
-  { title: columns.cpu, isFigure: true, cell: ({ cpuPercent }) => formatPercent(cpuPercent) },
-  { title: columns.memory, isFigure: true, cell: ({ rssBytes }) => formatBytes(rssBytes) },
+  { title: columns.cpu, kind: "figure", cell: ({ cpuPercent }) => formatPercent(cpuPercent) },
+  { title: columns.memory, kind: "figure", cell: ({ rssBytes }) => formatBytes(rssBytes) },
   { title: columns.started, cell: ({ startedAt }) => <When at={startedAt} /> },
-  { title: columns.command, cell: ({ command }) => <Text of={command.slice(0, 300)} /> },
+  { title: columns.command, kind: "long", cell: ({ command }) => <Text of={command.slice(0, 300)} /> },
 ];

@@ -13,6 +13,7 @@ import { problemsOf, type Problems } from "../../problems.ts";
 import { pathTo } from "../../route.ts";
 import { scheduleTexts } from "../../texts/schedules.ts";
 import { draftOf, fieldsOfType, requestOf, rootTypes, type ScheduleDraft } from "./schedule-draft.ts";
+import { TriggerBuilder } from "./trigger-builder.tsx";
 
 const { form: says, actions, editTitle, addTitle } = scheduleTexts;
 const methods = ["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD"];
@@ -135,6 +136,7 @@ export function ScheduleForm({ client, node, before: read }: Props) {
           input={{ required: true }}
           {...typed("trigger")}
         />
+        <TriggerBuilder onBuilt={(built) => set({ trigger: built })} />
         <TextField label={says.timeZone} hint={says.timeZoneHint} {...typed("timeZone", "time_zone")} />
         <Preview client={client} trigger={trigger.trim()} timeZone={timeZone.trim()} />
         <TextField label={says.timeout} input={number(1, 3600)} {...typed("timeout")} />

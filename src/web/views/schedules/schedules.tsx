@@ -12,6 +12,7 @@ import { pathTo } from "../../route.ts";
 import { texts } from "../../texts.ts";
 import { scheduleTexts as says } from "../../texts/schedules.ts";
 import type { ViewProps } from "../../view-props.ts";
+import { everySchedule, readAgainMs } from "./all-schedules.ts";
 import { switched } from "./schedule-draft.ts";
 import { ScheduleForm } from "./schedule-form.tsx";
 import { Does, NextRun, RunState } from "./schedule-words.tsx";
@@ -19,8 +20,6 @@ import { ChangeSchedule, ScheduleView } from "./schedule.tsx";
 import { Week } from "./week.tsx";
 
 const { columns } = says;
-/** All of them are read for each run of anybody. */
-const everyMs = 1_000;
 
 /** `#/schedules`, `#/schedules/new`, `#/schedules/OWNER/ID` and `#/schedules/OWNER/ID/edit`. */
 export function SchedulesView({ api, node, args: [owner, id, word] }: ViewProps) {
@@ -35,7 +34,7 @@ export function SchedulesView({ api, node, args: [owner, id, word] }: ViewProps)
 type ListProps = Pick<ViewProps, "node"> & { client: Client<typeof ScheduleService> };
 
 function List({ client, node }: ListProps) {
-  const live = useLive(node, ["run"], (signal) => readAll(client, signal), [client], everyMs);
+  const live = useLive(node, ["run"], (signal) => everySchedule(client, signal), [client], readAgainMs);
   const action = useAction();
   const isRoot = node.status.value?.caller?.root === true;
   const switchTo = async (schedule: Schedule, enabled: boolean): Promise<void> => {
@@ -124,15 +123,4 @@ function List({ client, node }: ListProps) {
 
 function keyOf({ owner, id }: Schedule): string {
   return `${String(owner)} ${id}`;
-}
-
-async function readAll(client: ListProps["client"], signal: AbortSignal): Promise<Schedule[]> {
-  const found: Schedule[] = [];
-  let pageToken = "";
-  do {
-    const page = await client.listSchedules({ pageToken }, { signal });
-    found.push(...page.schedules);
-    pageToken = page.nextPageToken;
-  } while (pageToken !== "");
-  return found;
 }

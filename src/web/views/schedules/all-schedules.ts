@@ -1,0 +1,20 @@
+/** Every schedule that one may see. */
+import type { Client } from "@connectrpc/connect";
+import type { Schedule, ScheduleService } from "../../../../gen/svc/v1/schedule_pb.ts";
+
+/** All of them are read for each run of anybody: not more often than this. */
+export const readAgainMs = 1_000;
+
+export async function everySchedule(
+  client: Client<typeof ScheduleService>,
+  signal: AbortSignal,
+): Promise<Schedule[]> {
+  const found: Schedule[] = [];
+  let pageToken = "";
+  do {
+    const page = await client.listSchedules({ pageToken }, { signal });
+    found.push(...page.schedules);
+    pageToken = page.nextPageToken;
+  } while (pageToken !== "");
+  return found;
+}
