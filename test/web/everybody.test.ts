@@ -4,7 +4,7 @@ import { AppService } from "../../gen/svc/v1/app_pb.ts";
 import { browserPath } from "../support/browser.ts";
 import { startDaemon } from "../support/daemon.ts";
 import { freePort, writePackage } from "../support/packages.ts";
-import { findings } from "./support/for-everybody.ts";
+import { findings, notReached } from "./support/for-everybody.ts";
 import { addressFor, bundledMain, launchBrowser, openPage } from "./support/open-page.ts";
 import { visitViews } from "./support/visit-views.ts";
 import { join } from "node:path";
@@ -32,10 +32,11 @@ browserTest(`every view is for everybody, light and dark, wide and narrow${why}`
           colorScheme,
           viewport: { width, height: 800 },
         });
-        await visitViews(page, daemon, 2, async (view) => {
+        await visitViews(page, { daemon, appCount: 2, apps: ["good", "bad"] }, async (view) => {
           t.deepEqual(await findings(page), [], `${view}, ${colorScheme}, ${width}`);
           const needed = Number(await page.evaluate("document.documentElement.scrollWidth"));
           t.true(needed <= width, `${view} takes ${needed} of ${width}`);
+          if (colorScheme === "light") t.deepEqual(await notReached(page), [], `${view}, ${width}`);
         });
         t.deepEqual(complaints, []);
       }

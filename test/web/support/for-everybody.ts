@@ -1,4 +1,4 @@
-/** What every view owes everybody: no serious finding of axe-core and no scrolling to the side, light and dark, wide and narrow. */
+/** What every view owes everybody: no serious finding of axe-core and no scrolling to the side, light and dark, wide and narrow, and all of it by the keyboard. */
 import { AxeBuilder } from "@axe-core/playwright";
 import type { ExecutionContext } from "ava";
 import type { Page } from "playwright-core";
@@ -15,6 +15,34 @@ export async function isForEverybody(t: ExecutionContext, page: Page, name: stri
       t.true(needed <= width, `${of} takes ${needed}`);
     }
   }
+  t.deepEqual(await notReached(page), [], `${name}: what the tabulator does not reach, or does not show`);
+}
+
+/**
+ * What one could press or type into and does not come to with the tabulator, or does not see when one is there. Of a question
+ * only what is in it counts: the rest waits.
+ */
+export async function notReached(page: Page): Promise<unknown> {
+  const count = Number(
+    await page.evaluate(`(() => {
+      const within = document.querySelector("dialog[open]") ?? document;
+      const all = within.querySelectorAll("a[href], button, input, select, textarea, summary, [tabindex='0']");
+      const isOther = ({ type, name, checked }) => type === "radio" && name !== "" && !checked;
+      const left = new Set([...all].filter((each) => each.checkVisibility() && !isOther(each)));
+      const unseen = [];
+      document.addEventListener("focusin", ({ target }) => {
+        if (left.delete(target) && getComputedStyle(target).outlineStyle === "none") unseen.push(target.outerHTML);
+      });
+      globalThis.notReached = () => [...unseen, ...[...left].filter((each) => each.isConnected).map((each) => each.outerHTML)];
+      return left.size;
+    })()`),
+  );
+  // Twice around, and the browser's own places between.
+  for (let step = 0; step < 2 * count + 4; step++) {
+    await page.keyboard.press("Tab");
+    if (step >= count - 1 && (await page.evaluate("notReached().length")) === 0) return [];
+  }
+  return page.evaluate("notReached()");
 }
 
 /** What axe-core finds serious. */

@@ -1,0 +1,156 @@
+/** README's tour on the page, by whoever has read nothing: with the mouse, and by a regular user beside root's apps with the keyboard alone. */
+import { execFile } from "node:child_process";
+import { readFile } from "node:fs/promises";
+import { join } from "node:path";
+import { promisify } from "node:util";
+import type { ExecutionContext } from "ava";
+import { AppService } from "../../gen/svc/v1/app_pb.ts";
+import { ScheduleService } from "../../gen/svc/v1/schedule_pb.ts";
+import { isRoot, type UserDoor } from "../support/daemon.ts";
+import { freePort, writePackage, writeRepository } from "../support/packages.ts";
+import { keyboard, mouse, type Hands } from "./support/hands.ts";
+import type { WatchedPage } from "./support/open-page.ts";
+import { browserTest, needsBrowser, openView, shareNode } from "./support/shared-node.ts";
+
+const node = shareNode();
+const nobody = 65534;
+
+interface Tourist {
+  readonly user: Pick<UserDoor, "client">;
+  readonly opened: WatchedPage;
+  readonly hands: Hands;
+  readonly uid: number;
+  /** The id that the app gets. */
+  readonly id: string;
+}
+
+/** Installs `hello`, watches it, changes its greeting, upgrades it, looks at its log, opens a shell in it, and has it backed up, also at night. */
+async function takeTour(t: ExecutionContext, tourist: Tourist): Promise<void> {
+  const { user, opened, hands, uid, id } = tourist;
+  const { page, complaints } = opened;
+  const { press, type, choose } = hands;
+  const apps = user.client(AppService);
+  const repository = join(node.daemon.dir, id);
+  const spec = await writeRepository(repository, await freePort(), [
+    { id, version: "1.0.0" },
+    { id, version: "2.0.0" },
+  ]);
+  // Only its owner may install from it.
+  if (isRoot) await promisify(execFile)("chown", ["-R", String(uid), repository]);
+  const button = (name: string) => page.getByRole("button", { name, exact: true });
+  const link = (name: string) => page.getByRole("link", { name, exact: true });
+  const dialog = page.getByRole("dialog");
+  const app = page.getByRole("link", { name: `Test web server ${id}` });
+  const line = (text: string) => page.locator(".log .line").filter({ hasText: text }).first();
+
+  await press(link("Apps"));
+  await press(link("Install an app"));
+  await type(page.getByLabel("Package", { exact: true }), spec);
+  await type(page.getByLabel("Version", { exact: true }), "v1.0.0");
+  await press(button("Install"));
+  await page.getByRole("heading", { name: "Test web server" }).waitFor();
+  await page.locator('[data-state="STOPPED"]').first().waitFor();
+  t.like(await apps.getApp({ id }), { version: "v1.0.0", state: "STOPPED" });
+
+  await press(button("Start"));
+  await page.locator('[data-state="RUNNING"]').first().waitFor();
+  await line("with greeting hello").waitFor();
+  await page.getByRole("img", { name: /^Memory: / }).waitFor();
+
+  await type(page.getByLabel("greeting", { exact: true }), "Moin");
+  await press(button("Save"));
+  await page.getByText("Saved. Restart it to take them up.").waitFor();
+  await press(button("Restart"));
+  await line("with greeting Moin").waitFor();
+
+  await press(page.getByText("Upgrade to another version"));
+  await press(button("Upgrade"));
+  await page.getByText("Upgraded from v1.0.0 to v2.0.0.").waitFor();
+  await page.locator('[data-state="RUNNING"]').first().waitFor();
+  t.like(await apps.getApp({ id }), { version: "v2.0.0", state: "RUNNING" });
+
+  await type(page.getByLabel("Show only lines with"), "greeting hello");
+  await line("with greeting Moin").waitFor({ state: "detached" });
+  await line("with greeting hello").waitFor();
+
+  await press(button("Open a shell"));
+  const screen = page.locator(".console .xterm-rows");
+  await screen.filter({ hasText: /[$#]/ }).waitFor();
+  await page.keyboard.type(`echo precious > "$SVC_DATA_DIR/note"; echo wr''itten\n`);
+  await screen.filter({ hasText: "written" }).waitFor();
+  await page.keyboard.press("Control+Shift+X");
+  await press(button("Close the terminal"));
+  const { directory } = await apps.getApp({ id });
+  const note = join(directory, "data/note");
+  t.is(await readFile(note, "utf8"), "precious\n");
+
+  await press(link("Its backups, and when they are made"));
+  await press(button("Back up now"));
+  await page.getByText("It is backed up.").waitFor();
+
+  await press(link("Apps"));
+  await press(app);
+  await press(link(directory));
+  await press(link("data"));
+  const remove = page.getByRole("row").filter({ hasText: "note" }).getByRole("button", { name: "Delete" });
+  await press(remove);
+  await dialog.getByText("It is gone for good").waitFor();
+  await page.keyboard.press("Escape");
+  await dialog.waitFor({ state: "detached" });
+  t.is(await remove.and(page.locator(":focus")).count(), 1, "one is where one was before the question");
+  t.is(await readFile(note, "utf8"), "precious\n", "a question is no answer");
+  await press(remove);
+  await press(dialog.getByRole("button", { name: "Delete" }));
+  await remove.waitFor({ state: "detached" });
+  await t.throwsAsync(readFile(note), { code: "ENOENT" });
+
+  await press(link("Backups"));
+  await press(page.getByRole("row").filter({ hasText: id }).getByRole("link", { name: "Test web server" }));
+  await press(page.getByRole("rowheader").getByRole("link"));
+  await press(button("Restore into the app"));
+  await press(dialog.getByRole("button", { name: "Restore into the app" }));
+  await page.getByText(/^Restored: \d+ entries/).waitFor();
+  t.is(await readFile(note, "utf8"), "precious\n");
+
+  await press(link("Schedules"));
+  await press(link("New schedule"));
+  await type(page.getByLabel("Name", { exact: true }), "nightly");
+  await choose(page.getByLabel("What it does"), "Back up an app");
+  await choose(page.getByLabel("App", { exact: true }), `Test web server (${id})`);
+  await type(page.getByLabel("When", { exact: true }), "daily@02:30");
+  await page.getByRole("list", { name: "It would run" }).getByRole("listitem").nth(9).waitFor();
+  await press(button("Save"));
+  await page.getByRole("heading", { name: "nightly" }).waitFor();
+  t.like(await user.client(ScheduleService).getSchedule({ id: "nightly" }), {
+    trigger: "daily@02:30",
+    action: { type: "backup", app: id },
+    enabled: true,
+  });
+  t.deepEqual(complaints, []);
+}
+
+browserTest(`README's tour is done with the mouse${needsBrowser}`, async (t) => {
+  t.timeout(300_000);
+  const { daemon, browser } = node;
+  const opened = await openView(browser, daemon, "#/");
+  await takeTour(t, { user: daemon, opened, hands: mouse(), uid: 0, id: "hello" });
+});
+
+browserTest(
+  `README's tour is done with the keyboard alone, by a regular user beside root's apps${needsBrowser}`,
+  async (t) => {
+    t.timeout(300_000);
+    const { daemon, browser } = node;
+    await using door = isRoot ? await daemon.as(nobody) : undefined;
+    const user = door ?? daemon;
+    const dir = join(daemon.dir, "ofroot");
+    await writePackage(dir, await freePort(), { id: "ofroot" });
+    await daemon.client(AppService).installApp({ spec: dir });
+    const opened = await openView(browser, user, "#/");
+    const { page } = opened;
+    await takeTour(t, { user, opened, hands: keyboard(page), uid: nobody, id: "mine" });
+    await page.evaluate("location.hash = '#/apps'");
+    if (isRoot) await page.getByText("1 app", { exact: true }).waitFor();
+    t.is(await page.getByText("ofroot").count(), isRoot ? 0 : 1);
+  },
+);
