@@ -142,7 +142,7 @@ async function measureLog(daemon: TestDaemon, browser: Browser): Promise<Result>
 
 /** @param box what scrolls, an expression of the page's */
 async function measureScrolling(page: Page, of: string, box: string): Promise<Result> {
-  const [longest, frames] = (await page.evaluate(`new Promise((resolve) => {
+  const [longest, frames] = await page.evaluate<[number, number]>(`new Promise((resolve) => {
     const box = ${box};
     box.scrollTop = 0;
     let [before, longest, frames] = [undefined, 0, 0];
@@ -156,7 +156,7 @@ async function measureScrolling(page: Page, of: string, box: string): Promise<Re
       else resolve([longest, frames]);
     };
     requestAnimationFrame(step);
-  })`)) as [number, number];
+  })`);
   return {
     what: `the longest frame while one scrolls through ${of}`,
     measured: `${longest.toFixed(0)} ms of ${frames} frames`,

@@ -4,18 +4,20 @@ import type { Locator, Page } from "playwright-core";
 
 export interface Hands {
   /** A button, a link, or what opens. */
-  press(target: Locator): Promise<void>;
+  readonly press: (target: Locator) => Promise<void>;
   /** Instead of what stands there. */
-  type(field: Locator, text: string): Promise<void>;
+  readonly type: (field: Locator, text: string) => Promise<void>;
   /** One of a list, by its label. */
-  choose(field: Locator, label: string): Promise<void>;
+  readonly choose: (field: Locator, label: string) => Promise<void>;
 }
 
 export function mouse(): Hands {
   return {
     press: (target) => target.click(),
     type: (field, text) => field.fill(text),
-    choose: async (field, label) => void (await field.selectOption({ label })),
+    choose: async (field, label) => {
+      await field.selectOption({ label });
+    },
   };
 }
 
