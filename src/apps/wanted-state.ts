@@ -35,6 +35,8 @@ export class WantedState implements AsyncDisposable {
   readonly #starts = new Map<string, Promise<void>>();
   /** Of which it could not be told how they fare when the daemon began. */
   readonly #undecided = new Set<string>();
+  /** Of which it cannot be told now, as their engine is away. */
+  readonly #unknown = new Set<string>();
   #hasEnded = false;
   #sweeper: Ticker | undefined;
 
@@ -83,11 +85,18 @@ export class WantedState implements AsyncDisposable {
 
   #look(id: string): void {
     const status = this.#statusOf(id);
-    if (this.#hasEnded || isUnknown(status)) return;
+    if (this.#hasEnded) return;
+    if (isUnknown(status)) {
+      this.#unknown.add(id);
+      return;
+    }
+    // What it waited for may be there again: then it waits no longer.
+    const isKnownAgain = this.#unknown.delete(id);
+    const isDue = this.#due.atMs(id) !== undefined && !isKnownAgain;
     // Now it shows what the daemon could not see when it began.
     if (this.#undecided.delete(id)) void this.#start(id);
     else if (isUp(status?.state)) this.#due.forget(id);
-    else if (status?.isLost === true && this.#due.atMs(id) === undefined && !this.#starts.has(id)) {
+    else if (status?.isLost === true && !isDue && !this.#starts.has(id)) {
       this.#due.afterLoss(id, () => {
         if (this.#statusOf(id)?.isLost === true) void this.#start(id);
       });

@@ -87,6 +87,22 @@ test("one that has come up is left alone, and begins anew with its next failure"
   t.deepEqual(world.tries.slice(3), [66.5, 71.5]);
 });
 
+test("one whose start failed as its engine was away starts as soon as that is back, not when it is due", async (t) => {
+  const world = createWorld();
+  await using wanted = world.wanted;
+  await wanted.start(["web"]);
+  await world.pass(6_000);
+  world.status = { state: "UNKNOWN" };
+  world.say("web");
+  await world.pass(1_000);
+  t.deepEqual(world.tries, [0, 5]);
+  world.comesUp = true;
+  world.status = { state: "STOPPED", isLost: true };
+  world.say("web");
+  await world.pass(minuteMs);
+  t.deepEqual(world.tries, [0, 5, 7.5]);
+});
+
 test("one that comes up without a start is left alone", async (t) => {
   const world = createWorld();
   await using wanted = world.wanted;
