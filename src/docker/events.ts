@@ -26,7 +26,7 @@ export interface EngineEventsOptions {
   answerMs?: number;
 }
 
-/** Whoever asks waits no longer for an answer that an engine under load may still give. */
+/** Whoever asks waits no longer, in all, for an answer that an engine under load may still give. */
 const patienceMs = 2_500;
 /** Likewise, of one that has been silent until it was given up: when it is back, it answers at once. */
 const silentPatienceMs = 1_000;
@@ -79,6 +79,11 @@ export class EngineEvents implements AsyncDisposable {
     return performance.now() - this.#verifiedAtMs;
   }
 
+  /** Whether somebody waited in vain for it to answer, and it has not done so since. */
+  get isHung(): boolean {
+    return this.#isSilent || this.#wasGivenUp;
+  }
+
   /** Begins to follow; more than one call changes nothing. */
   start(): void {
     this.#following ??= this.#follow();
@@ -100,12 +105,14 @@ export class EngineEvents implements AsyncDisposable {
 
   /**
    * Resolves when the engine has shown that it is there, after this call. An engine that is away is tried at once.
-   * @throws SvcError `unavailable`, within 3 s; at once while it owes somebody an answer for longer than that
+   * @param waitedMs how long the caller has waited for another answer of it before
+   * @throws SvcError `unavailable`, within 2.5 s, what it waited before among them; at once while it owes somebody an answer
+   *   for longer than that
    */
-  async verify(): Promise<void> {
+  async verify(waitedMs = 0): Promise<void> {
     this.start();
     const patience = new AbortController();
-    const mostMs = this.#isSilent ? silentPatienceMs : patienceMs;
+    const mostMs = this.#isSilent ? silentPatienceMs : patienceMs - waitedMs;
     const leftMs = mostMs - (performance.now() - (this.#askedAtMs ?? Infinity));
     const giveUp = (): void => {
       this.#wasGivenUp = true;

@@ -30,12 +30,12 @@ export class WatchedEngine implements DockerEngine {
     return this.#engine.socket;
   }
 
-  /** Of an engine that hangs it is given up within 3 s. */
+  /** Of an engine that hangs it is given up within 2.5 s. */
   async call<T>(what: string, work: EngineWork<T>, options: EngineCallOptions = {}): Promise<T> {
     return this.#unlessSilent(options, (signal) => this.#engine.call(what, work, { ...options, signal }));
   }
 
-  /** Of an engine that hangs, or begins to, it is given up within 3 s; silent work of one that answers goes on. */
+  /** Of an engine that hangs, or begins to, it is given up within 2.5 s; silent work of one that answers goes on. */
   async operate<T>(what: string, work: EngineWork<T>, options: OperationOptions): Promise<T> {
     await this.#events.verify();
     const traffic = new Traffic();
@@ -69,7 +69,7 @@ export class WatchedEngine implements DockerEngine {
     const timer = setInterval(() => {
       // Each look tells when something last moved.
       isAlive();
-      this.#events.verify().catch((error: unknown) => {
+      this.#events.verify(impatienceMs).catch((error: unknown) => {
         if (!isAlive()) silent.abort(error);
       });
     }, impatienceMs);

@@ -108,6 +108,7 @@ export abstract class ContainerRuntime implements AppRuntime {
   async start(app: RunnableApp): Promise<void> {
     const { events } = this.#options;
     const { generation } = events;
+    this.#findOutWhetherItHangs();
     try {
       await this.launch(app);
     } catch (error) {
@@ -199,7 +200,13 @@ export abstract class ContainerRuntime implements AppRuntime {
 
   /** Before anything is made for an app that is being prepared. */
   protected begin(id: string): void {
+    this.#findOutWhetherItHangs();
     if (!this.#apps.has(id)) this.#untouched.add(id);
+  }
+
+  /** While other work goes on: by the time that the engine is needed its patience is used up. */
+  #findOutWhetherItHangs(): void {
+    this.#options.events.verify().catch(() => undefined);
   }
 
   /** From now on there may be something of the app on the engine. @throws SvcError `unavailable` */

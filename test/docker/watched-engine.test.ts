@@ -130,3 +130,18 @@ test("an engine that was given up is not waited for as long as one that may be s
   await eventually(() => events.verify(), 60_000);
   t.is(events.error, undefined);
 });
+
+test("who has waited for an engine before waits for the rest alone", async (t) => {
+  t.timeout(180_000);
+  await using scripted = await script(() => undefined);
+  const { events } = scripted;
+  t.false(events.isHung);
+  scripted.answers = false;
+  // Timers end in their order, however late.
+  const first = await Promise.race([
+    events.verify(2_400).catch(() => "given up"),
+    wait(1_500, "waited for all of it"),
+  ]);
+  t.is(first, "given up");
+  t.true(events.isHung);
+});

@@ -50,7 +50,7 @@ export interface ComposeProjectsOptions extends PublishOptions {
   /** The daemon's own directory for what it has compose run; one directory per app. */
   composeDir: string;
   engine: DockerEngine;
-  events: Pick<EngineEvents, "verify">;
+  events: Pick<EngineEvents, "verify" | "isHung">;
   yaml: YamlThread;
   /** Ports below it are root's. */
   unprivilegedPortStart: number;
@@ -129,8 +129,12 @@ export class ComposeProjects {
     const { identities, images, events } = this.#options;
     const section = composeSection(app);
     const { file } = section;
-    // Compose takes its time, and an engine that hangs is found out meanwhile.
-    events.verify().catch(() => undefined);
+    // Compose takes its time: an engine that hangs is found out meanwhile, and then nobody waits for compose either.
+    const hung = new AbortController();
+    events.verify().catch((error: unknown) => {
+      if (events.isHung) hung.abort(error);
+    });
+    const ended = signal === undefined ? hung.signal : AbortSignal.any([signal, hung.signal]);
     if (app.manifest.health?.probe.kind === "exec") {
       throw invalid(
         "svc.yaml",
@@ -141,7 +145,7 @@ export class ComposeProjects {
     const readYaml: YamlReader = (text, bounds) =>
       this.#options.yaml.read(`uid ${app.ownerUid}`, text, bounds);
     await checkComposeSources(identity, app.directory, appTree.repo, file, readYaml);
-    const resolved = await readResolved(await this.#config(app, section, signal), file, readYaml);
+    const resolved = await readResolved(await this.#config(app, section, ended), file, readYaml);
     const project = runnableProject(resolved, {
       file,
       isClassic: await this.#options.command.isClassic(),
@@ -210,7 +214,7 @@ export class ComposeProjects {
   }
 
   /** What compose makes of the checkout; it needs no engine for that. */
-  async #config(app: RunnableApp, section: ComposeSection, signal?: AbortSignal): Promise<string> {
+  async #config(app: RunnableApp, section: ComposeSection, signal: AbortSignal): Promise<string> {
     const { identities, command } = this.#options;
     const path = join(app.directory, appTree.repo, section.file);
     const { exitCode, stdout, stderr } = await command.run(
@@ -225,7 +229,7 @@ export class ComposeProjects {
         },
         timeoutMs: configTimeoutMs,
         maxOutputBytes: maxConfigBytes,
-        ...(signal && { signal }),
+        signal,
       },
     );
     if (exitCode !== 0) throw invalid(section.file, lastLines(stderr).join(" ") || "compose refuses it");
