@@ -41,8 +41,10 @@ const leastNode = Number.parseInt(packageJson.engines.node.replace(">=", ""), 10
 const versionCheck =
   `if(parseInt(process.versions.node,10)<${leastNode}){` +
   `console.error("svc needs Node ${leastNode} or newer, and this is "+process.version);process.exit(1)}`;
-/** Programs that run as another user, and what they share: plain JavaScript, copied with their folders. */
-const programs = ["identity/**/*.{mjs,sh}", "runtimes/process/**/*.mjs", "lib/**/*.mjs"];
+/** Programs that run as another user: each becomes one file, as loading the sixty of the helper takes longer than to start Node. */
+const programs = ["src/identity/helper.mjs", "src/runtimes/process/supervisor.mjs"];
+/** What is started as it is. */
+const scripts = "identity/*.sh";
 /** Files that modules read from beside themselves, which for all of them is the bundle's directory. */
 const assets = ["src/**/*.schema.json", "openapi/openapi.json"];
 /** The index that comes with svc, and its packages. */
@@ -65,7 +67,7 @@ const native = [
   `${nativePackage}/{package.json,index.js,*/koffi.node}`,
 ];
 
-/** What the programs that are copied load when they need it. */
+/** What the programs load when they need it. */
 const packages = [
   "node_modules/{yauzl,yazl}/{package.json,index.js,LICENSE,fd-slicer.js,crc32.js}",
   "node_modules/buffer-crc32/{package.json,LICENSE,dist/*}",
@@ -102,7 +104,8 @@ await mkdir(freshDir, { recursive: true });
 const pieces = await bundle();
 await writePieces(pieces);
 const pageFiles = await buildWeb(join(freshDir, "web"), root);
-for await (const program of glob(programs, { cwd: sourceDir })) await copy(join(sourceDir, program), program);
+await bundlePrograms();
+for await (const script of glob(scripts, { cwd: sourceDir })) await copy(join(sourceDir, script), script);
 for await (const asset of glob(assets, { cwd: root })) await copy(join(root, asset), basename(asset));
 for await (const unit of glob("packaging/**/svc.{service,socket}", { cwd: root }))
   await copy(join(root, unit), unit);
@@ -164,6 +167,26 @@ async function bundle(): Promise<BuildResult<typeof kept>> {
       "import.meta.dirname": "bundleDir",
       "import.meta.url": "bundleUrl",
     },
+    logLevel: "warning",
+  });
+}
+
+/** CommonJS for the same reasons. What they load later they find by their own place. */
+async function bundlePrograms(): Promise<void> {
+  await build({
+    entryPoints: programs,
+    absWorkingDir: root,
+    outbase: sourceDir,
+    outdir: freshDir,
+    outExtension: { ".js": ".cjs" },
+    bundle: true,
+    format: "cjs",
+    platform: "node",
+    target: `node${leastNode}`,
+    minifySyntax: true,
+    minifyWhitespace: true,
+    legalComments: "none",
+    define: { "import.meta.url": "__filename" },
     logLevel: "warning",
   });
 }

@@ -24,23 +24,28 @@ export interface Programs {
 /** Where they lie when svc runs from its sources: in their folders of `src/`. */
 export function sourcePrograms(): Programs {
   const dir = join(import.meta.dirname, "..");
-  return { ...programsIn(dir, "ts"), packages: join(dir, "../examples") };
+  return { ...programsIn(dir, { thread: "ts", program: "mjs" }), packages: join(dir, "../examples") };
 }
 
 /** Where they lie beside a bundle: in folders of the same names. */
 export function bundledPrograms(): Programs {
-  return { ...programsIn(import.meta.dirname, "js"), packages: join(import.meta.dirname, "examples") };
+  const dir = import.meta.dirname;
+  return { ...programsIn(dir, { thread: "js", program: "cjs" }), packages: join(dir, "examples") };
 }
 
-/** @param extension of the threads' files: those are compiled, the programs are not */
-function programsIn(dir: string, extension: "ts" | "js"): Omit<Programs, "packages"> {
+/** @param extension of the files of threads, and of programs */
+function programsIn(
+  dir: string,
+  extension: { thread: "ts" | "js"; program: "mjs" | "cjs" },
+): Omit<Programs, "packages"> {
+  const { thread, program } = extension;
   return {
-    identityHelper: join(dir, "identity", "helper.mjs"),
-    supervisor: join(dir, "runtimes", "process", "supervisor.mjs"),
-    storeWorker: pathToFileURL(join(dir, "store", `worker.${extension}`)),
-    settingsThread: pathToFileURL(join(dir, "packages", `settings-thread.${extension}`)),
-    hostThread: pathToFileURL(join(dir, "host", `process-thread.${extension}`)),
-    ageThread: pathToFileURL(join(dir, "backups/age", `age-thread.${extension}`)),
-    s3Worker: pathToFileURL(join(dir, "backups/storages", `s3-worker.${extension}`)),
+    identityHelper: join(dir, "identity", `helper.${program}`),
+    supervisor: join(dir, "runtimes", "process", `supervisor.${program}`),
+    storeWorker: pathToFileURL(join(dir, "store", `worker.${thread}`)),
+    settingsThread: pathToFileURL(join(dir, "packages", `settings-thread.${thread}`)),
+    hostThread: pathToFileURL(join(dir, "host", `process-thread.${thread}`)),
+    ageThread: pathToFileURL(join(dir, "backups/age", `age-thread.${thread}`)),
+    s3Worker: pathToFileURL(join(dir, "backups/storages", `s3-worker.${thread}`)),
   };
 }

@@ -237,7 +237,7 @@ async function packNext(deb: string, tree: string): Promise<string> {
     // The first daemon has unpacked its files for everybody; the next one finds one of them spoiled.
     const programs = machine.path("/var/cache/svc/programs");
     const [id = ""] = await readdir(programs);
-    const spoiled = join(programs, id, "identity/helper.mjs");
+    const spoiled = join(programs, id, "identity/helper.cjs");
     const whole = await readFile(spoiled, "utf8");
     await writeFile(spoiled, "");
     await machine.systemctl("restart", "svc");

@@ -253,7 +253,7 @@ test("what svc and the host stand on gets no signal", async (t) => {
   await apps.startApp({ id: "web" });
   const { processes } = await daemon.client(ProcessService).listProcesses({ kernelThreads: true });
   const supervisor = processes.find(
-    ({ command }) => command.includes("supervisor.mjs") && command.includes(daemon.dir),
+    ({ command }) => /supervisor\.[cm]js/.test(command) && command.includes(daemon.dir),
   );
   const web = processes.find(({ appId }) => appId === "web");
   const helper = processes.find(({ parentPid }) => parentPid === daemon.pid);

@@ -17,7 +17,7 @@ declare const loaderFile: string;
 
 /** What svc starts as `process.execPath FILE …`; of this version, or of one that an upgrade has replaced. */
 const ownProgram =
-  /^(\/.*\/svc\/programs\/[0-9a-f]{64})\/(?:identity\/helper|runtimes\/process\/supervisor)\.mjs$/;
+  /^(\/.*\/svc\/programs\/[0-9a-f]{64})\/(?:identity\/helper|runtimes\/process\/supervisor)\.[cm]js$/;
 
 const first = process.argv[2] ?? "";
 const programDir = ownProgram.exec(first)?.[1];

@@ -68,7 +68,9 @@ export class SupervisedApp {
     const { identities, cgroups, log, nodePath, supervisorPath, settleMs, svcVersion } = this.#options;
     const { id, runDir, uid } = this.ref;
     const owner = await identities.as(uid);
-    await this.#endLeftovers(spec.stop.graceMs);
+    // What it says of the last run is not written down: it goes with the rest of that.
+    const ended = await this.#endLeftovers(spec.stop.graceMs);
+    if (ended !== undefined) this.#watch.accept(ended);
 
     const cgroup = cgroups ? await cgroups.create(id, owner.user, spec.limits) : null;
     const runId = randomUUID();
@@ -82,9 +84,11 @@ export class SupervisedApp {
       cgroup,
       settleMs,
     };
-    await owner.writeFile(runDir, "spec.json", JSON.stringify(whole));
-    // What the last run left would pass for this one's, should the supervisor die before it writes its own.
-    await owner.removeTree(runDir, "state.json");
+    await Promise.all([
+      owner.writeFile(runDir, "spec.json", JSON.stringify(whole)),
+      // What the last run left would pass for this one's, should the supervisor die before it writes its own.
+      owner.removeTree(runDir, "state.json"),
+    ]);
     const { pid } = await owner.spawnDetached([nodePath, supervisorPath], {
       cwd: runDir,
       log: { root: runDir, path: "supervisor.err" },
@@ -106,7 +110,12 @@ export class SupervisedApp {
   async stop(graceMs: number): Promise<void> {
     this.#watch.beginOperation();
     await this.#watch.askToStop(graceMs);
-    await this.#endLeftovers(graceMs);
+    const ended = await this.#endLeftovers(graceMs);
+    if (ended !== undefined) {
+      const owner = await this.#options.identities.as(this.ref.uid);
+      await owner.writeFile(this.ref.runDir, "state.json", JSON.stringify(ended));
+      this.#watch.accept(ended);
+    }
     await this.#options.cgroups?.remove(this.ref.id);
     const { leftover } = this.status;
     if (leftover > 0) {
@@ -178,13 +187,16 @@ export class SupervisedApp {
     this.#watch.detach();
   }
 
-  /** Ends what an earlier run left behind without a supervisor, with the owner's identity. */
-  async #endLeftovers(graceMs: number): Promise<void> {
+  /**
+   * Ends what an earlier run left behind without a supervisor, with the owner's identity.
+   * @returns what is to be said of that run; undefined where there was none
+   */
+  async #endLeftovers(graceMs: number): Promise<SupervisorState | undefined> {
     const { identities, bootId, nodePath, supervisorPath, log } = this.#options;
     const { id, runDir, uid } = this.ref;
     const owner = await identities.as(uid);
     const state = await this.#watch.readState(owner);
-    if (state === undefined && (await owner.stat(runDir, "spec.json")) === undefined) return;
+    if (state === undefined && (await owner.stat(runDir, "spec.json")) === undefined) return undefined;
     let leftover = 0;
     if (state === undefined || (state.bootId === bootId && (!state.final || state.leftover > 0))) {
       const { stdout, stderr } = await owner.runCommand([nodePath, supervisorPath, "sweep"], {
@@ -197,18 +209,9 @@ export class SupervisedApp {
         throw new SvcError("internal", `what app "${id}" left running could not be ended`);
       }
     }
-    if (state === undefined) return;
+    if (state === undefined) return undefined;
     const { reason: _, ...rest } = state;
-    const ended: SupervisorState = {
-      ...rest,
-      phase: "STOPPED",
-      app: null,
-      health: null,
-      leftover,
-      final: true,
-    };
-    await owner.writeFile(runDir, "state.json", JSON.stringify(ended));
-    this.#watch.accept(ended);
+    return { ...rest, phase: "STOPPED", app: null, health: null, leftover, final: true };
   }
 }
 

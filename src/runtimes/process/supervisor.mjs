@@ -25,4 +25,4 @@ async function main() {
   await supervisor.supervise();
 }
 
-await main();
+void main();
