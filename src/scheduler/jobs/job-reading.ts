@@ -3,7 +3,7 @@ import type { Store } from "../../store/store.ts";
 import { keyText } from "./job-key.ts";
 import { jobColumns, type JobReader, type JobRow } from "./job-row.ts";
 import { JobTable, type JobChange } from "./job-table.ts";
-import { compareKeys, type Job, type JobKey } from "./job.ts";
+import type { Job, JobKey } from "./job.ts";
 
 /** The jobs as of a change, and that change's number. */
 export interface JobState {
@@ -123,8 +123,7 @@ export class JobReading {
       this.#pace(rows);
       yield;
     }
-    const sorted = [...changes.values()].sort((a, b) => compareKeys(a.key, b.key));
-    return sorted.length === 0 ? table : yield* table.with(sorted);
+    return changes.size === 0 ? table : yield* table.withAll(changes.values());
   }
 
   /** The job as it is known, when the row still says the same. */

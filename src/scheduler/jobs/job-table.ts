@@ -46,14 +46,9 @@ export class JobTable {
     return this.#totals.get(ownerUid) ?? nothing;
   }
 
-  /** The table with these changes, which are taken one by one. @param changes of different keys */
+  /** The table with these changes, which are taken one by one. @param changes of different keys, in any order */
   *withAll(changes: Iterable<JobChange>): Generator<undefined, JobTable> {
-    const taken: JobChange[] = [];
-    for (const change of changes) {
-      taken.push(change);
-      if (taken.length % changeStride === 0) yield;
-    }
-    return yield* this.with(taken.sort((a, b) => compareKeys(a.key, b.key)));
+    return yield* this.with(yield* sorted(changes));
   }
 
   /** The table with these changes. @param changes of different keys, by owner and id */
@@ -77,6 +72,52 @@ export class JobTable {
     yield* append(jobs, this.jobs, from, this.jobs.length);
     return new JobTable(jobs, totals);
   }
+}
+
+/** By owner and id, in pieces: to sort ten thousand at once would keep everybody waiting. */
+function* sorted(changes: Iterable<JobChange>): Generator<undefined, JobChange[]> {
+  let runs: JobChange[][] = [[]];
+  for (const change of changes) {
+    const run = runs.at(-1) ?? [];
+    run.push(change);
+    if (run.length < changeStride) continue;
+    run.sort(byKey);
+    runs.push([]);
+    yield;
+  }
+  runs.at(-1)?.sort(byKey);
+  while (runs.length > 1) {
+    const longer: JobChange[][] = [];
+    for (let at = 0; at < runs.length; at += 2) {
+      longer.push(yield* merge(runs[at] ?? [], runs[at + 1] ?? []));
+    }
+    runs = longer;
+  }
+  return runs[0] ?? [];
+}
+
+function* merge(left: JobChange[], right: JobChange[]): Generator<undefined, JobChange[]> {
+  const [last, first] = [left.at(-1), right[0]];
+  // Most come in their order.
+  if (last === undefined || first === undefined || byKey(last, first) < 0) return [...left, ...right];
+  const merged: JobChange[] = [];
+  let [leftAt, rightAt] = [0, 0];
+  while (leftAt < left.length || rightAt < right.length) {
+    const [a, b] = [left[leftAt], right[rightAt]];
+    if (a !== undefined && (b === undefined || byKey(a, b) < 0)) {
+      merged.push(a);
+      leftAt += 1;
+    } else if (b !== undefined) {
+      merged.push(b);
+      rightAt += 1;
+    }
+    if (merged.length % changeStride === 0) yield;
+  }
+  return merged;
+}
+
+function byKey(a: JobChange, b: JobChange): number {
+  return compareKeys(a.key, b.key);
 }
 
 function* append(to: Job[], jobs: readonly Job[], from: number, end: number): Generator<undefined, void> {

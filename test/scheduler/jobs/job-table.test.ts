@@ -1,0 +1,44 @@
+/** Many changes of the jobs at once keep nobody waiting, whatever order they come in. */
+import test from "ava";
+import { JobTable, type JobChange } from "../../../src/scheduler/jobs/job-table.ts";
+import type { Job } from "../../../src/scheduler/jobs/job.ts";
+import { parseTrigger } from "../support/parse-trigger.ts";
+
+/** A prime, so that its multiples come in an order of their own. */
+const count = 20_011;
+const step = 7_919;
+/** Of keys, while some hundreds of changes are sorted or taken; all at once it would be half a million. */
+const mostLooks = 20_000;
+
+const trigger = parseTrigger("hourly");
+const idOf = (n: number): string => `job-${String(n).padStart(6, "0")}`;
+
+test("changes in any order are put in order and taken in pieces", (t) => {
+  let looks = 0;
+  const changeOf = (n: number): JobChange => {
+    const key = {
+      id: idOf(n),
+      get ownerUid() {
+        looks += 1;
+        return 0;
+      },
+    };
+    return { key, job: { ownerUid: 0, id: key.id, trigger, comment: "", action: { type: "shell" } } as Job };
+  };
+  const changes = Array.from({ length: count }, (_, at) => changeOf((at * step) % count));
+  const work = new JobTable().withAll(changes);
+  let most = 0;
+  let table: JobTable | undefined;
+  while (table === undefined) {
+    looks = 0;
+    const { done, value } = work.next();
+    most = Math.max(most, looks);
+    if (done === true) table = value;
+  }
+  t.deepEqual(
+    table.jobs.map(({ id }) => id),
+    Array.from({ length: count }, (_, n) => idOf(n)),
+  );
+  t.is(table.totalsOf(0).jobs, count);
+  t.true(most < mostLooks, `${most} looks at keys in one piece`);
+});
