@@ -1,7 +1,9 @@
 /** What a compose file may ask of the host for whom (decisions 20, threats 32-34): every way to say it, read from what compose resolves it to. */
+import { execFileSync } from "node:child_process";
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import test from "ava";
+import fc from "fast-check";
 import { stringify } from "yaml";
 import { SvcError } from "../../src/errors.ts";
 import type { JsonObject } from "../../src/lib/json.ts";
@@ -18,7 +20,7 @@ const place = await policyDirectory();
 test.after.always(() => place[Symbol.asyncDispose]());
 const thread = new YamlThread();
 test.after.always(() => thread[Symbol.dispose]());
-const readYaml: YamlReader = (text, bounds) => thread.read("a test", text, bounds);
+const readYaml: YamlReader = (text, bounds) => thread.read(text, bounds, 0);
 
 const owner = `${nobody}:${nobody}`;
 
@@ -314,6 +316,8 @@ const tooMuch: [name: string, document: JsonObject][] = [
     { services: Object.fromEntries(Array.from({ length: 200 }, (_, n) => [`s${n}`, { image: "a" }])) },
   ],
   ["deployed copies", service({ deploy: { replicas: 1000 } })],
+  ["words that each list of containers has", service({ labels: { a: "a".repeat(300_000) } })],
+  ["words of all copies", service({ command: ["a".repeat(10_000)], scale: 32 })],
 ];
 for (const [name, document] of tooMuch) {
   rootTest(`too much of the host for others, not for root: ${name}${needsRoot}`, async (t) => {
@@ -459,4 +463,36 @@ test("services that depend on others end before those", (t) => {
   const names = Array.from({ length: 60 }, (_, at) => `s${at}`);
   const dense = names.map((name, at) => [name, { depends_on: names.slice(0, at) }]);
   t.is(dependencyDepths({ services: Object.fromEntries(dense) as JsonObject }).get("s59"), 59);
+});
+
+const pythonTest = canReadYaml() ? test : test.skip;
+
+/** What the first compose reads with; the second reads YAML 1.1 as well. */
+function canReadYaml(): boolean {
+  try {
+    execFileSync("python3", ["-c", "import yaml"], { stdio: "ignore" });
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+pythonTest("compose reads the very texts that were checked, whatever is in them", (t) => {
+  const odd = [
+    "/a\u0085b",
+    "/a \u2028 b",
+    "/a\u2029b",
+    "\ufeff/a",
+    "/\u007f\u0090",
+    "a\nb",
+    "# a: b",
+    "$A",
+    "\u{1f600}",
+  ];
+  const texts = [...odd, ...fc.sample(fc.string({ unit: "binary" }), 300)];
+  const program =
+    "import json, sys, yaml; print(json.dumps(yaml.safe_load(sys.stdin.buffer.read().decode())))";
+  const input = printDocument({ services: { a: { command: texts } } });
+  const read = JSON.parse(execFileSync("python3", ["-c", program], { input, encoding: "utf8" })) as unknown;
+  t.deepEqual(read, { services: { a: { command: texts.map((text) => text.replaceAll("$", "$$$$")) } } });
 });

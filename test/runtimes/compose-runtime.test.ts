@@ -137,6 +137,45 @@ composeTest(
 );
 
 composeTest(
+  `what is mounted has the name that was checked, however YAML spells it${needsCompose}`,
+  async (t) => {
+    const fixture = fixtureNow();
+    const { engine } = fixture;
+    // Nobody but root gets there; the engine would.
+    const secret = join(fixture.store, "secret");
+    await mkdir(secret, { mode: 0o700 });
+    await writeFile(join(secret, "who"), "stolen", { mode: 0o644 });
+    const service = (target: string): string =>
+      `image: svc/shell:1\n    command: ["/bin/sh", "-c", "cat ${target}/who; ${forever}"]\n    volumes: ["./a\\Nb:${target}:ro"]`;
+    const app = await fixture.app("spelled", "compose: { file: compose.yaml }", {
+      files: {
+        "compose.yaml": `services:\n  web:\n    ${service("/conf")}\n`,
+        "a\u0085b/who": "checked",
+      },
+    });
+    const owner = await fixture.identities.as(nobody);
+    // Where the second compose has it, and the first, which reads its own words otherwise than it means them.
+    for (const place of ["repo", "data"]) {
+      await owner.runCommand(["ln", "-s", secret, join(app.directory, place, "a b")]);
+    }
+    await startApp(fixture.compose, app);
+    const filters = encodeURIComponent(JSON.stringify({ label: ["svc.app=spelled"] }));
+    const [container] = (await engine.request("GET", `/containers/json?filters=${filters}`)).expect(200) as {
+      Mounts: { Source: string }[];
+    }[];
+    t.regex(container?.Mounts[0]?.Source ?? "", /\/a\u0085 *b$/);
+    await eventually(async () => {
+      const { lines } = await fixture.compose.logs(app, { tail: 10 });
+      assert.match(lines.map(({ text }) => text).join("\n"), /checked|No such file/);
+    });
+    const { lines } = await fixture.compose.logs(app, { tail: 10 });
+    t.false(lines.some(({ text }) => text.includes("stolen")));
+    await fixture.compose.stop(app);
+    t.true((await fixture.compose.remove(app)) >= 0);
+  },
+);
+
+composeTest(
   `a service that ends at once has failed the start; one that ends later shows${needsCompose}`,
   async (t) => {
     const fixture = fixtureNow();

@@ -17,9 +17,16 @@ export async function readResolved(text: string, file: string, readYaml: YamlRea
   return recordOf(mapTexts(result.value, (part) => part.replaceAll("$$", "$")));
 }
 
-/** As text that compose reads back as the same, whatever its environment. */
+/**
+ * As text that compose reads back as the same, whatever its environment. It takes JSON for YAML 1.1, where a text goes on
+ * behind U+0085 as behind any other line break, with one space in its place: what is checked here would be one path, and what
+ * is mounted another.
+ */
 export function printDocument(document: JsonObject): string {
-  return JSON.stringify(mapTexts(document, (part) => part.replaceAll("$", "$$$$")));
+  return JSON.stringify(mapTexts(document, (part) => part.replaceAll("$", "$$$$"))).replaceAll(
+    /[\u007f-\ud7ff\ue000-\uffff]/g,
+    (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`,
+  );
 }
 
 /** The document that was printed. */
