@@ -56,7 +56,7 @@ export class AppSettings {
     try {
       const held = registry.get(app.id) ?? app;
       const chosen = keepMaskedSecrets(held.manifest, values, held.settings);
-      await this.validate(held.manifest, chosen);
+      await this.validate(held.manifest, chosen, held.ownerUid);
       await operations.end(operation, [patchApp(app.id, { settings: chosen, changedAtMs: now() })]);
     } catch (error) {
       await operations.end(operation);
@@ -64,8 +64,8 @@ export class AppSettings {
     }
   }
 
-  /** @throws SvcError `invalid_request` with one violation per field. */
-  async validate(manifest: Manifest, values: JsonObject): Promise<void> {
+  /** @param ownerUid in whose turn @throws SvcError `invalid_request` with one violation per field. */
+  async validate(manifest: Manifest, values: JsonObject, ownerUid: number): Promise<void> {
     if (manifest.settings === undefined) {
       const [unknown] = Object.keys(values);
       if (unknown !== undefined) {
@@ -73,6 +73,6 @@ export class AppSettings {
       }
       return;
     }
-    await this.#options.validator.validate(manifest, mergeDefaults(manifest, values));
+    await this.#options.validator.validate(manifest, mergeDefaults(manifest, values), ownerUid);
   }
 }

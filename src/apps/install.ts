@@ -78,7 +78,7 @@ export class Installer {
     requireAcknowledgement(resolved, { ...request, ownerUid, accepted: nothingAccepted, again: "install" });
     this.requireRuntime(manifest);
     if (request.placement !== null) requireSwarmPackage(manifest);
-    await settings.validate(manifest, request.settings);
+    await settings.validate(manifest, request.settings, caller.ownerUid);
     using chosen = await this.#choosePorts(manifest, request);
     for (const message of chosen?.notes ?? []) work.onProgress?.({ step: "ports", message });
     if (runUid === 0) work.onProgress?.({ step: "warning", message: rootWarning(manifest.name) });

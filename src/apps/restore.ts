@@ -153,7 +153,7 @@ export class Restorer {
     const { manifest, origin, version, accepted, trees } = image;
     const runUid = await runUidOf(ownerUid);
     installer.requireRuntime(manifest);
-    await settings.validate(manifest, image.settings);
+    await settings.validate(manifest, image.settings, ownerUid);
     const nowMs = now();
     const describe = (id: string): NewApp =>
       newApp(
@@ -230,7 +230,7 @@ export class Restorer {
       accepted,
       ...(isWhole && { settings: image.settings }),
     };
-    await settings.validate(next.manifest, next.settings);
+    await settings.validate(next.manifest, next.settings, app.ownerUid);
     const identity = await identities.as(app.runUid);
     const tree = await identities.tree(paths.appDir(app.id), app.runUid);
     for (const path of image.trees) {

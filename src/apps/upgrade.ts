@@ -100,7 +100,7 @@ export class Upgrader {
     this.#requireSamePackage(app, resolved);
     const { ownerUid, accepted } = app;
     requireAcknowledgement(resolved, { ...request, ownerUid, accepted, again: "upgrade" });
-    await settings.validate(resolved.manifest, app.settings);
+    await settings.validate(resolved.manifest, app.settings, ownerUid);
     const restarted = this.#isUp(app);
     operation.detail.restart = restarted;
     await operations.enter(operation, "switch" satisfies UpgradePhase);

@@ -1,7 +1,8 @@
 /** Everything that an install of a package would refuse, found without an install, an engine or a network. */
 import { basename, dirname, join, posix } from "node:path";
 import { SvcError } from "../errors.ts";
-import { createManifestParser, maxManifestBytes } from "../packages/manifest-parser.ts";
+import { createManifestParser } from "../packages/manifest-parser.ts";
+import { createManifestReader, maxManifestBytes } from "../packages/manifest-reader.ts";
 import { manifestFileName } from "../packages/manifest.ts";
 import type { Manifest } from "../packages/manifest.ts";
 import { isGranted } from "../packages/permissions.ts";
@@ -14,7 +15,7 @@ import { unitProblems } from "../runtimes/service/app-unit.ts";
 import { readComposeFile } from "./compose-file.ts";
 import { PackageFiles } from "./package-files.ts";
 
-export { readManifestSchema } from "../packages/manifest-parser.ts";
+export { readManifestSchema } from "../packages/manifest-reader.ts";
 
 export interface Remark {
   readonly file: string;
@@ -48,7 +49,8 @@ async function check(root: string, settings: SettingsValidator): Promise<Package
     const message = `${error.message}: svc package init makes one of what is there`;
     return { problems: [{ file: manifestFileName, line: 1, message }], advice: [] };
   }
-  const result = await createManifestParser(settings).read(text);
+  // Nobody else waits for this process.
+  const result = await createManifestParser(createManifestReader(), settings).read(text, 0);
   if ("problems" in result) {
     return {
       problems: result.problems.map((problem) => ({ file: manifestFileName, ...problem })),
@@ -228,7 +230,7 @@ async function licenseAdvice(files: PackageFiles): Promise<Remark[]> {
 /** The index of a source, and each package that lies in a directory beside it. */
 export async function checkIndex(root: string, settingsThread: URL): Promise<Remark[]> {
   using settings = createSettingsValidator({ threadUrl: settingsThread });
-  const { createIndexParser, indexFileName, maxIndexBytes } = await import("../packages/source-index.ts");
+  const { createIndexReader, indexFileName, maxIndexBytes } = await import("../packages/source-index.ts");
   const files = new PackageFiles(root);
   let text: string;
   try {
@@ -237,7 +239,7 @@ export async function checkIndex(root: string, settingsThread: URL): Promise<Rem
     if (!(error instanceof SvcError)) throw error;
     return [{ file: indexFileName, line: 1, message: error.message }];
   }
-  const result = await createIndexParser().parse(text);
+  const result = await createIndexReader()(text);
   if ("problems" in result) return result.problems.map((problem) => ({ file: indexFileName, ...problem }));
   const remarks: Remark[] = [];
   for (const { id, place } of result.index.packages) {

@@ -13,9 +13,9 @@ import { invalidField, notFound, SvcError } from "../errors.ts";
 import type { ArchivedEntry, Identity } from "../identity/identity.ts";
 import type { Identities } from "../identity/identities.ts";
 import { manifestFileName, type Manifest } from "../packages/manifest.ts";
-import { createManifestParser, maxManifestBytes, type ManifestParser } from "../packages/manifest-parser.ts";
+import type { ManifestParser } from "../packages/manifest-parser.ts";
+import { maxManifestBytes } from "../packages/manifest-reader.ts";
 import type { PackageOrigin } from "../packages/resolved-package.ts";
-import type { SettingsValidator } from "../packages/settings-validator.ts";
 import type { Zones } from "../scheduler/trigger/zone.ts";
 import type { Executor } from "../store/executors.ts";
 import { storeIdOf } from "../store/store-id.ts";
@@ -98,7 +98,7 @@ export interface BackupsOptions {
   states: BackupStates;
   zones: Zones;
   identities: Identities;
-  settings: SettingsValidator;
+  manifests: ManifestParser;
   age: Age;
   s3: S3Thread;
   svcVersion: string;
@@ -119,7 +119,6 @@ export class Backups {
   readonly #quota: BackupQuota;
   readonly #maker: BackupMaker;
   readonly #list: ArchiveList;
-  readonly #manifests: ManifestParser;
   readonly #trialDir: string;
 
   constructor(options: BackupsOptions) {
@@ -141,7 +140,6 @@ export class Backups {
       storeId: storeIdOf(store),
     });
     this.#list = new ArchiveList(storages, catalogue);
-    this.#manifests = createManifestParser(options.settings);
   }
 
   /** Ends what processes left behind that died in the middle of a backup. */
@@ -407,7 +405,7 @@ export class Backups {
     const named = requireVisible(ref, caller);
     const stored = await this.storages.open(ref.storage).open(ref, signal);
     const file = named.isEncrypted
-      ? await openEncrypted(stored, ref.identity, this.#options.age, signal)
+      ? await openEncrypted(stored, { ...ref, uid: caller.uid }, this.#options.age, signal)
       : stored;
     const archive = await Archive.open(file, signal, stored.sizeBytes);
     const { id, owner_uid } = archive.footer.app;
@@ -470,7 +468,7 @@ export class Backups {
     const text = Buffer.concat(
       await Array.fromAsync(archive.readFile(identity, file, signal) as AsyncIterable<Buffer>),
     );
-    const manifest: Manifest = await this.#manifests.parse(text.toString());
+    const manifest: Manifest = await this.#options.manifests.parse(text.toString(), identity.user.uid);
     return {
       name: app.name,
       origin: app.origin as unknown as PackageOrigin,

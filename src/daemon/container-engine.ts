@@ -17,7 +17,7 @@ import { ComposeRuntime } from "../runtimes/compose/compose-runtime.ts";
 import { DockerRuntime } from "../runtimes/docker/docker-runtime.ts";
 import { forbidEngineRestarts } from "../runtimes/engine-restarts.ts";
 import { SwarmRuntime } from "../runtimes/swarm/swarm-runtime.ts";
-import { YamlThread } from "../packages/yaml-thread.ts";
+import type { YamlThread } from "../packages/yaml-thread.ts";
 import type { AppRuntime } from "../runtimes/runtime.ts";
 import type { Executor } from "../store/executors.ts";
 import type { Store } from "../store/store.ts";
@@ -33,8 +33,7 @@ export interface ContainerEngineOptions {
   storeId: string;
   identities: Identities;
   credentials: Credentials;
-  /** The thread that reads compose files. */
-  yamlThread: URL;
+  yaml: YamlThread;
   /** A container that ends this soon after its start has failed to start. */
   settleMs: number;
   now: () => number;
@@ -89,9 +88,13 @@ export async function createContainerEngine(options: ContainerEngineOptions): Pr
   };
   resources.use(forbidEngineRestarts(shared));
   const docker = resources.use(new DockerRuntime(shared));
-  const yaml = resources.use(new YamlThread({ threadUrl: options.yamlThread }));
   const compose = resources.use(
-    new ComposeRuntime({ ...shared, disk, yaml, composeDir: join(config.store.dir, "compose") }),
+    new ComposeRuntime({
+      ...shared,
+      disk,
+      yaml: options.yaml,
+      composeDir: join(config.store.dir, "compose"),
+    }),
   );
   const swarm = resources.use(new SwarmRuntime(shared));
   const owned = resources.move();

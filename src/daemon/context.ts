@@ -42,7 +42,9 @@ import { readBootId } from "../lib/boot-id.ts";
 import { makeDirectory } from "../lib/make-directory.ts";
 import { createPackageResolver } from "../packages/create-package-resolver.ts";
 import { SourceList } from "../packages/source-list.ts";
+import { createManifestParser } from "../packages/manifest-parser.ts";
 import { createSettingsValidator } from "../packages/settings-validator.ts";
+import { YamlThread } from "../packages/yaml-thread.ts";
 import { createPipeline, type Pipeline } from "../rpc/pipeline.ts";
 import type { UserContext } from "../rpc/user-context.ts";
 import { Cgroups } from "../runtimes/process/cgroup.ts";
@@ -178,12 +180,15 @@ export async function createContext(options: ContextOptions): Promise<DaemonCont
     }),
   );
   const settings = resources.use(createSettingsValidator({ threadUrl: programs.settingsThread }));
+  const yaml = resources.use(new YamlThread({ threadUrl: programs.settingsThread }));
+  const manifests = createManifestParser((text, uid) => yaml.manifest(text, uid), settings);
   const sources = new SourceList(config.sources, store, programs.packages);
   const credentials = new Credentials({ store, now, maxPerUser: config.limits.maxCredentialsPerUser });
   const packages = createPackageResolver({
     sources: () => sources.all(),
     identities,
-    settings,
+    manifests,
+    yaml,
     cacheDir: join(config.store.dir, "cache"),
     gitEnvironment: { extraEnv: config.apps.buildEnv },
     gitLimits: {
@@ -204,7 +209,7 @@ export async function createContext(options: ContextOptions): Promise<DaemonCont
     await createContainerEngine({
       ...{ config, store, executor, identities, credentials, settleMs, now, log },
       storeId: storeIdOf(store),
-      yamlThread: programs.settingsThread,
+      yaml,
     }),
   );
   const units = resources.use(
@@ -294,7 +299,7 @@ export async function createContext(options: ContextOptions): Promise<DaemonCont
   const backups: Backups = new Backups({
     states: backupStates,
     zones,
-    ...{ store, executor, selfUid, apps, identities, settings, userName, now, log },
+    ...{ store, executor, selfUid, apps, identities, manifests, userName, now, log },
     age: resources.use(new Age(programs.ageThread)),
     s3: resources.use(new S3Thread(programs.s3Worker)),
     onEnd: events.onBackup,

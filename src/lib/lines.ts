@@ -1,8 +1,9 @@
 /** Lines that come from somebody who may send anything: bounded, each looked at once, and read in turns. */
 
 export interface LinesOptions {
-  /** Longest line, in UTF-16 units; a longer one ends the reading. */
+  /** Longest line, in UTF-16 units; a longer one ends the reading, or is left out. */
   readonly maxLength: number;
+  readonly leavesOutLong?: boolean;
   /** Undefined when a line may be given out now, else a promise for when it may. */
   readonly turn: () => Promise<void> | undefined;
 }
@@ -10,7 +11,7 @@ export interface LinesOptions {
 /** The lines of a text that comes in pieces, without their ends; what follows the last end is left out. */
 export async function* boundedLines(
   pieces: AsyncIterable<string>,
-  { maxLength, turn }: LinesOptions,
+  { maxLength, turn, leavesOutLong = false }: LinesOptions,
 ): AsyncGenerator<string, void> {
   // Kept apart: joined anew with each piece, a long line would be read as often as it has pieces.
   let begun: string[] = [];
@@ -18,16 +19,19 @@ export async function* boundedLines(
   for await (const piece of pieces) {
     let start = 0;
     for (let end = piece.indexOf("\n"); end >= 0; end = piece.indexOf("\n", start)) {
-      if (length + end - start > maxLength) return;
-      const line = begun.join("") + piece.slice(start, end);
+      const isLong = length + end - start > maxLength;
+      if (isLong && !leavesOutLong) return;
+      const line = isLong ? undefined : begun.join("") + piece.slice(start, end);
       start = end + 1;
       begun = [];
       length = 0;
+      if (line === undefined) continue;
       await turn();
       yield line;
     }
-    begun.push(piece.slice(start));
     length += piece.length - start;
-    if (length > maxLength) return;
+    if (length <= maxLength) begun.push(piece.slice(start));
+    else if (leavesOutLong) begun = [];
+    else return;
   }
 }

@@ -6,20 +6,20 @@ import type { CacheBounds } from "./cache-space.ts";
 import type { GitEnvironment } from "./git-command.ts";
 import type { GitLimits } from "./git-remote.ts";
 import { GitRepositories } from "./git-repositories.ts";
-import { createManifestParser } from "./manifest-parser.ts";
+import type { ManifestParser } from "./manifest-parser.ts";
 import { PackageResolver } from "./package-resolver.ts";
-import type { SettingsValidator } from "./settings-validator.ts";
-import { createIndexParser } from "./source-index.ts";
 import { createSourceIndexLoader } from "./source-index-loader.ts";
 import { Sources } from "./sources.ts";
 import { type SourceConfig } from "./source-config.ts";
 import type { Log } from "../lib/log.ts";
+import type { YamlThread } from "./yaml-thread.ts";
 
 export interface CreatePackageResolverOptions {
   /** Those that there are now. */
   sources: () => readonly SourceConfig[];
   identities: Identities;
-  settings: SettingsValidator;
+  manifests: ManifestParser;
+  yaml: Pick<YamlThread, "index">;
   /** The daemon's own; what lies in it can be fetched again. */
   cacheDir: string;
   /** What git is given of the daemon's environment. Default: nothing. */
@@ -36,7 +36,8 @@ export function createPackageResolver(options: CreatePackageResolverOptions): Pa
   const {
     sources,
     identities,
-    settings,
+    manifests,
+    yaml,
     cacheDir,
     gitEnvironment,
     gitLimits,
@@ -58,7 +59,7 @@ export function createPackageResolver(options: CreatePackageResolverOptions): Pa
     cacheDirectory: join(cacheDir, "indexes"),
     identities,
     git,
-    parser: createIndexParser(),
+    readText: (text, uid) => yaml.index(text, uid),
     now,
     onStale: (source, error) =>
       log.warn({ err: error, source }, "a source cannot be reached; its last good index is used"),
@@ -67,6 +68,6 @@ export function createPackageResolver(options: CreatePackageResolverOptions): Pa
     identities,
     git,
     sources: new Sources({ list: sources, loader }),
-    manifests: createManifestParser(settings),
+    manifests,
   });
 }

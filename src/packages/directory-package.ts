@@ -3,8 +3,8 @@ import { PassThrough } from "node:stream";
 import type { Identity, RequestOptions } from "../identity/identity.ts";
 import type { Identities } from "../identity/identities.ts";
 import { collectLicenses, maxLicenseBytes } from "./licenses.ts";
-import { maxManifestBytes } from "./manifest-parser.ts";
 import type { ManifestParser } from "./manifest-parser.ts";
+import { maxManifestBytes } from "./manifest-reader.ts";
 import { manifestFileName, type Manifest } from "./manifest.ts";
 import { missingManifest } from "./package-errors.ts";
 import type { ResolvedPackage } from "./resolved-package.ts";
@@ -32,7 +32,7 @@ export async function readManifest(
   const text = await reader
     .readFile(path, manifestFileName, { ...(signal && { signal }), maxBytes: maxManifestBytes })
     .catch((error: unknown) => missingManifest(error, path));
-  return manifests.parse(text.toString());
+  return manifests.parse(text.toString(), callerUid);
 }
 
 /** Reads the manifest and the licenses of a directory. @throws SvcError `package_invalid`, `not_found`, `permission_denied`. */

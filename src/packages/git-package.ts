@@ -4,8 +4,8 @@ import type { GitCheckout } from "./git-repositories.ts";
 import type { Revision } from "./git-refs.ts";
 import type { GitUrl } from "./git-url.ts";
 import { collectLicenses, maxLicenseBytes } from "./licenses.ts";
-import { maxManifestBytes } from "./manifest-parser.ts";
 import type { ManifestParser } from "./manifest-parser.ts";
+import { maxManifestBytes } from "./manifest-reader.ts";
 import { manifestFileName } from "./manifest.ts";
 import { missingManifest } from "./package-errors.ts";
 import type { ResolvedPackage } from "./resolved-package.ts";
@@ -28,10 +28,15 @@ export class GitPackages {
     this.#manifests = manifests;
   }
 
-  /** Reads the manifest and the licenses of a checkout, which goes with the package. @throws SvcError `package_invalid`. */
+  /**
+   * Reads the manifest and the licenses of a checkout, which goes with the package.
+   * @param callerUid in whose turn
+   * @throws SvcError `package_invalid`.
+   */
   async open(
     checkout: GitCheckout,
     { gitUrl, source, directory }: { gitUrl: GitUrl; source: string; directory?: string },
+    callerUid: number,
     { signal }: PackageWork,
   ): Promise<ResolvedPackage> {
     await using resources = new AsyncDisposableStack();
@@ -41,7 +46,7 @@ export class GitPackages {
       .readFile(manifestFileName, maxManifestBytes, signal)
       .catch((error: unknown) => missingManifest(error, gitUrl.url));
     const identities = this.#identities;
-    const manifest = await this.#manifests.parse(text.toString());
+    const manifest = await this.#manifests.parse(text.toString(), callerUid);
     const licenses = await collectLicenses(await checkout.entries(signal), (name) =>
       checkout.readFile(name, maxLicenseBytes, signal),
     );

@@ -1,89 +1,55 @@
 /** From the text of `svc.yaml` to a {@link Manifest}, or to sentences that name file, line and key. */
-import { readFile } from "node:fs/promises";
-import type { ValidateFunction } from "ajv";
 import { SvcError } from "../errors.ts";
 import type { ReasonPayload } from "../errors.ts";
-import type {
-  CommandDocument,
-  ConsoleDocument,
-  HealthDocument,
-  ManifestDocument,
-} from "./manifest-document.ts";
-import { manifestProblems } from "./manifest-rules.ts";
+import type { ManifestText, WrittenManifest } from "./manifest-reader.ts";
 import { manifestFileName } from "./manifest.ts";
-import type { BackupPolicy, Command, HealthCheck, Manifest, Runtime } from "./manifest.ts";
-import { parseDuration, parseSize } from "./quantities.ts";
-import { compileSchema, schemaProblems } from "./schema-problems.ts";
+import type { Manifest } from "./manifest.ts";
 import { mergeDefaults } from "./settings.ts";
 import type { SettingsValidator } from "./settings-validator.ts";
-import type { Problem, YamlDocument } from "./yaml-document.ts";
-
-/** A manifest is at most this long. */
-export const maxManifestBytes = 256 * 1024;
-
-const bounds = { maxBytes: maxManifestBytes, maxTokens: 8_000, maxDepth: 32, maxValues: 10_000 };
+import type { Problem } from "./yaml-document.ts";
 
 /** A manifest, or everything that is wrong with it. */
 export type ManifestReading = { manifest: Manifest } | { problems: readonly Problem[] };
 
 export interface ManifestParser {
-  /** Answers every problem, with its line and key, instead of throwing. */
-  read: (text: string) => Promise<ManifestReading>;
+  /** Answers every problem, with its line and key, instead of throwing. @param uid in whose turn */
+  read: (text: string, uid: number) => Promise<ManifestReading>;
   /**
-   * @param file how messages name it. Default `svc.yaml`.
+   * @param uid in whose turn
    * @throws SvcError `invalid_argument` `package_invalid` with every problem, its line and key.
    */
-  parse: (text: string, file?: string) => Promise<Manifest>;
+  parse: (text: string, uid: number) => Promise<Manifest>;
 }
 
-/** A parser that compiles the schema once, when the first manifest comes. Defaults of settings are held against their schema too. */
-export function createManifestParser(validator: SettingsValidator): ManifestParser {
-  let compiled: Promise<ValidateFunction> | undefined;
-  async function read(text: string): Promise<ManifestReading> {
-    compiled ??= loadSchema();
-    const validate = await compiled;
-    // Loaded when there is something to read: a daemon at rest spares the memory.
-    const { readYaml } = await import("./yaml-document.ts");
-    const result = readYaml(text, bounds);
-    if ("problems" in result) return result;
-    const { document } = result;
-    const shape = schemaProblems(validate, document);
-    if (shape.length > 0) return { problems: shape };
-    // The schema has just said that it has this shape; a test holds type and schema together.
-    const written = document.value as unknown as ManifestDocument;
-    const rules = manifestProblems(written).map(({ path, message }): Problem => ({
-      line: document.lineOf(path),
-      message,
-    }));
-    if (rules.length > 0) return { problems: rules };
-    const manifest = normalise(written);
-    const defaults = await defaultProblems(validator, manifest, document);
-    return defaults.length > 0 ? { problems: defaults } : { manifest };
+/**
+ * Defaults of settings are held against their schema, too.
+ * @param readText what reads it, as `createManifestReader` does
+ */
+export function createManifestParser(
+  readText: (text: string, uid: number) => Promise<ManifestText>,
+  validator: SettingsValidator,
+): ManifestParser {
+  async function read(text: string, uid: number): Promise<ManifestReading> {
+    const written = await readText(text, uid);
+    if ("problems" in written) return written;
+    const problems = await defaultProblems(validator, written, uid);
+    return problems.length > 0 ? { problems } : { manifest: written.manifest };
   }
   return {
     read,
-    async parse(text, file = manifestFileName) {
-      const result = await read(text);
-      if ("problems" in result) throw packageInvalid(file, result.problems);
+    async parse(text, uid) {
+      const result = await read(text, uid);
+      if ("problems" in result) throw packageInvalid(result.problems);
       return result.manifest;
     },
   };
 }
 
-/** The JSON Schema of `svc.yaml`, as editors take it. */
-export function readManifestSchema(): Promise<string> {
-  return readFile(new URL("manifest.schema.json", import.meta.url), "utf8");
-}
-
-async function loadSchema(): Promise<ValidateFunction> {
-  return compileSchema(JSON.parse(await readManifestSchema()) as object);
-}
-
 /** A default that its own schema refuses would fail every install: better told to the author. */
 async function defaultProblems(
   validator: SettingsValidator,
-  manifest: Manifest,
-  document: YamlDocument,
+  { manifest, defaultLines }: WrittenManifest,
+  uid: number,
 ): Promise<Problem[]> {
   const { settings } = manifest;
   if (settings === undefined) return [];
@@ -91,6 +57,7 @@ async function defaultProblems(
     await validator.validate(
       { ...manifest, settings: { ...settings, required: [] } },
       mergeDefaults(manifest, {}),
+      uid,
     );
     return [];
   } catch (error) {
@@ -98,163 +65,16 @@ async function defaultProblems(
     const { violations } = error.payload as ReasonPayload<"invalid_request">;
     return (violations ?? []).map(({ field = "", description = "" }): Problem => {
       const name = /^values\.([^.[]+)/.exec(field)?.[1] ?? "";
-      const line = document.lineOf(["settings", "properties", name, "default"]);
-      return { line, message: `the default of the setting "${name}" ${description}` };
+      return {
+        line: defaultLines[name] ?? 1,
+        message: `the default of the setting "${name}" ${description}`,
+      };
     });
   }
 }
 
-/** `invalid_argument` `package_invalid`: what is wrong in a file of a package. */
-function packageInvalid(file: string, problems: readonly Problem[]): SvcError<"package_invalid"> {
+/** `invalid_argument` `package_invalid`: what is wrong in a package's manifest. */
+function packageInvalid(problems: readonly Problem[]): SvcError<"package_invalid"> {
   const list = problems.map(({ line, message }) => `line ${line}: ${message}`).join("; ");
-  return new SvcError("package_invalid", `${file}: ${list}`);
-}
-
-function normalise(written: ManifestDocument): Manifest {
-  const { health, backup, clone, console, migrate, settings, stop, restart, limits } = written;
-  return {
-    id: written.id,
-    name: written.name,
-    version: written.version,
-    summary: written.summary ?? "",
-    homepage: written.homepage ?? "",
-    runtime: runtimeOf(written),
-    ...(settings && { settings }),
-    ports: (written.ports ?? []).map((port) => ({
-      name: port.name,
-      protocol: port.protocol ?? "tcp",
-      ...defined({
-        default: port.default,
-        setting: port.setting,
-        containerPort: port.container_port,
-        address: port.address,
-        addressSetting: port.address_setting,
-      }),
-    })),
-    volumes: (written.volumes ?? []).map((volume) => ({
-      name: volume.name,
-      path: volume.path ?? volume.name,
-      backup: volume.backup ?? true,
-      excludes: volume.excludes ?? [],
-    })),
-    ...(health && { health: healthOf(health) }),
-    stop: { signal: stop?.signal ?? "SIGTERM", graceMs: duration(stop?.grace, 10_000) },
-    restart: {
-      policy: restart?.policy ?? "on-failure",
-      delayMs: duration(restart?.delay, 1_000),
-      maxDelayMs: duration(restart?.max_delay, 60_000),
-      maxAttempts: restart?.max_attempts ?? 10,
-      resetAfterMs: duration(restart?.reset_after, 600_000),
-    },
-    limits: defined({
-      memoryBytes: limits?.memory === undefined ? undefined : parseSize(limits.memory),
-      cpus: limits?.cpus,
-      openFiles: limits?.open_files,
-    }),
-    ...(backup && {
-      backup: {
-        storages: backup.storages ?? [],
-        mode: backup.mode ?? "live",
-        ...defined({
-          trigger: backup.trigger,
-          keep: backup.keep,
-          dump: backup.dump && commandOf(backup.dump),
-          after: backup.after && commandOf(backup.after),
-          restore: backup.restore && commandOf(backup.restore),
-        }),
-      } satisfies BackupPolicy,
-    }),
-    ...(console !== undefined && console !== false && { console: consoleOf(console) }),
-    permissions: written.permissions ?? [],
-    ...(migrate && { migrate: commandOf(migrate) }),
-    ...(clone && { clone }),
-  };
-}
-
-function consoleOf(console: true | ConsoleDocument): NonNullable<Manifest["console"]> {
-  if (console === true) return {};
-  return defined({ argv: console.exec, terminal: console.terminal, record: console.record });
-}
-
-function runtimeOf(written: ManifestDocument): Runtime {
-  const { process, docker, compose, service } = written;
-  if (process) {
-    return {
-      kind: "process",
-      argv: process.exec,
-      build: (process.build ?? []).map(commandOf),
-      env: process.env ?? {},
-      workingDir: process.working_dir ?? ".",
-    };
-  }
-  if (docker) {
-    return {
-      kind: "docker",
-      env: docker.env ?? {},
-      privileged: docker.privileged ?? false,
-      network: docker.network ?? "bridge",
-      pid: docker.pid ?? "container",
-      ipc: docker.ipc ?? "container",
-      devices: docker.devices ?? [],
-      capabilities: docker.capabilities ?? [],
-      mounts: docker.mounts ?? [],
-      ...defined({
-        image: docker.image,
-        build: docker.build,
-        groups: docker.groups,
-        entrypoint: docker.entrypoint,
-        command: docker.command,
-        user: docker.user,
-        workingDir: docker.working_dir,
-      }),
-    };
-  }
-  if (compose) {
-    return { kind: "compose", file: compose.file, profiles: compose.profiles ?? [], env: compose.env ?? {} };
-  }
-  if (service) {
-    return {
-      kind: "service",
-      build: (service.build ?? []).map(commandOf),
-      env: service.env ?? {},
-      workingDir: service.working_dir ?? ".",
-      ...defined({ argv: service.exec, unit: service.unit, user: service.user }),
-    };
-  }
-  throw new TypeError("a manifest without a runtime passed the rules");
-}
-
-function commandOf(command: CommandDocument): Command {
-  return {
-    argv: command.exec,
-    workingDir: command.working_dir ?? ".",
-    env: command.env ?? {},
-    timeoutMs: duration(command.timeout, 600_000),
-  };
-}
-
-function healthOf(health: HealthDocument): HealthCheck {
-  const { http, tcp, exec } = health;
-  return {
-    probe: http
-      ? { kind: "http", port: http.port, path: http.path ?? "/" }
-      : tcp
-        ? { kind: "tcp", port: tcp.port }
-        : { kind: "exec", argv: exec ?? [] },
-    startPeriodMs: duration(health.start_period, 10_000),
-    intervalMs: duration(health.interval, 10_000),
-    timeoutMs: duration(health.timeout, 5_000),
-    retries: health.retries ?? 3,
-  };
-}
-
-function duration(text: string | undefined, defaultMs: number): number {
-  return text === undefined ? defaultMs : (parseDuration(text) ?? defaultMs);
-}
-
-type Defined<T> = { [K in keyof T]?: Exclude<T[K], undefined> };
-
-/** Leaves out what is undefined, as exact optional properties want it. */
-function defined<T extends object>(values: T): Defined<T> {
-  return Object.fromEntries(Object.entries(values).filter(([, value]) => value !== undefined)) as Defined<T>;
+  return new SvcError("package_invalid", `${manifestFileName}: ${list}`);
 }

@@ -112,6 +112,7 @@ export class PackageResolver {
     return this.#gitPackages.open(
       await repository.checkoutRevision(revision, work),
       { gitUrl, source },
+      caller.uid,
       work,
     );
   }
@@ -155,7 +156,7 @@ export class PackageResolver {
     work: PackageWork,
   ): Promise<ResolvedPackage> {
     const repository = this.#parts.git.open(place.gitUrl, caller.uid);
-    return this.#gitPackages.open(await repository.checkout(wish, work), place, work);
+    return this.#gitPackages.open(await repository.checkout(wish, work), place, caller.uid, work);
   }
 
   async #gitDirectory(
@@ -166,7 +167,7 @@ export class PackageResolver {
     const repository = this.#parts.git.open(place.gitUrl, caller.uid);
     const revision = trackedRevision(await repository.listRefs(work), repository.url);
     const checkout = await repository.checkoutRevision(revision, work, place.directory);
-    return this.#gitPackages.open(checkout, place, work);
+    return this.#gitPackages.open(checkout, place, caller.uid, work);
   }
 
   #directory(

@@ -1,8 +1,13 @@
-/** The thread in which what package authors wrote is worked on: settings are held against their schema, long YAML is read. */
+/**
+ * The thread in which what strangers wrote is worked on: settings are held against their schema, and YAML is read, be it a
+ * manifest, the index of a source or another document.
+ */
 import { setPriority } from "node:os";
 import { parentPort } from "node:worker_threads";
+import { createManifestReader } from "./manifest-reader.ts";
 import { createSettingsCheck } from "./settings-check.ts";
 import type { SettingsCheck, SettingsFinding } from "./settings-check.ts";
+import { createIndexReader } from "./source-index.ts";
 import { readYaml } from "./yaml-document.ts";
 import type { YamlAnswer, YamlTask } from "./yaml-thread.ts";
 
@@ -11,11 +16,28 @@ const nice = 10;
 setPriority(nice);
 
 const check = createSettingsCheck();
+const readManifest = createManifestReader();
+const readIndex = createIndexReader();
 
-function answer(task: SettingsCheck | YamlTask): SettingsFinding | YamlAnswer {
+async function answer(task: SettingsCheck | YamlTask): Promise<SettingsFinding | YamlAnswer> {
   if ("schema" in task) return check(task);
-  const result = readYaml(task.text, task.bounds);
-  return "problems" in result ? result : { json: JSON.stringify(result.document.value) };
+  switch (task.kind) {
+    case "document": {
+      const result = readYaml(task.text, task.bounds);
+      return "problems" in result ? result : { json: JSON.stringify(result.document.value) };
+    }
+    case "manifest":
+      return printed(await readManifest(task.text));
+    case "index":
+      return printed(await readIndex(task.text));
+  }
 }
 
-parentPort?.on("message", (task: SettingsCheck | YamlTask) => parentPort?.postMessage(answer(task)));
+function printed(result: object): YamlAnswer {
+  return "problems" in result ? (result as YamlAnswer) : { json: JSON.stringify(result) };
+}
+
+parentPort?.on("message", (task: SettingsCheck | YamlTask) => {
+  // What it throws ends the thread, and the one task that it works on fails.
+  void answer(task).then((result) => parentPort?.postMessage(result));
+});

@@ -2,7 +2,6 @@
  * Checks values against a package's own settings schema. The schema comes from strangers, so it must not be able to stall the
  * daemon: that is done in a thread of its own (see `settings-check.ts`), in turns, within its time.
  */
-import { createHash } from "node:crypto";
 import { invalidRequest, maxStructure, SvcError } from "../errors.ts";
 import type { FieldViolation } from "../errors.ts";
 import { hasMoreStructure } from "../lib/json-structure.ts";
@@ -10,8 +9,11 @@ import type { JsonObject } from "../lib/json.ts";
 import { TaskError, TaskThread } from "../lib/task-thread.ts";
 import type { Manifest } from "./manifest.ts";
 import type { SettingError, SettingsCheck, SettingsFinding } from "./settings-check.ts";
+import { expandedLength } from "./settings.ts";
 import { settingsSchema } from "./settings-schema.ts";
 
+/** So much the texts of a manifest grow by their values: no kernel starts a program with as much (execve(2)). */
+const maxExpandedLength = 1024 * 1024;
 /** Values as JSON are at most this long. */
 const maxValuesBytes = 256 * 1024;
 const maxViolations = 50;
@@ -23,10 +25,11 @@ const maxWaiting = 256;
 export interface SettingsValidator extends Disposable {
   /**
    * Holds `values` against the manifest's schema; unknown keys are refused. Merge the defaults first.
+   * @param uid in whose turn
    * @throws SvcError `invalid_argument` `invalid_request` with one violation per field, such as `values.port`;
    * `invalid_argument` `package_invalid` when the schema itself cannot be used; `too_many`.
    */
-  validate: (manifest: Pick<Manifest, "id" | "settings" | "ports">, values: JsonObject) => Promise<void>;
+  validate: (manifest: Manifest, values: JsonObject, uid: number) => Promise<void>;
 }
 
 export interface SettingsValidatorOptions {
@@ -49,10 +52,9 @@ export function createSettingsValidator(options: SettingsValidatorOptions = {}):
     schema: JsonObject,
     values: JsonObject,
     id: string,
+    uid: number,
   ): Promise<readonly SettingError[]> {
-    // The checks of one schema wait for each other, and not those of other schemas for all of them.
-    const name = createHash("sha256").update(JSON.stringify(schema)).digest("base64");
-    const finding = await thread.run(name, { schema, values }).catch((error: unknown) => {
+    const finding = await thread.run(`uid ${uid}`, { schema, values }).catch((error: unknown) => {
       throw error instanceof TaskError ? taskFailed(error, id, timeoutMs) : error;
     });
     if ("unusable" in finding) throw unusable(id, finding.unusable);
@@ -60,7 +62,7 @@ export function createSettingsValidator(options: SettingsValidatorOptions = {}):
   }
 
   return {
-    async validate(manifest, values) {
+    async validate(manifest, values, uid) {
       const schema = settingsSchema(manifest) ?? {
         type: "object",
         properties: {},
@@ -68,10 +70,11 @@ export function createSettingsValidator(options: SettingsValidatorOptions = {}):
       };
       checkSize(JSON.stringify(values));
       const violations = [
-        ...violationsOf(await errorsOf(schema, values, manifest.id)),
+        ...violationsOf(await errorsOf(schema, values, manifest.id, uid)),
         ...portViolations(manifest, values),
       ];
       if (violations.length > 0) throw invalidRequest(violations);
+      requireShort(manifest, values);
     },
 
     [Symbol.dispose]: () => thread[Symbol.dispose](),
@@ -85,7 +88,17 @@ function checkSize(json: string): void {
     description = `the values are longer than ${maxValuesBytes} bytes of JSON`;
   else if (hasMoreStructure(json, maxStructure))
     description = `the values hold more than ${maxStructure} elements and brackets`;
+  // They are all that is escaped so.
+  else if (/(?<!\\)(?:\\\\)*\\ud[89a-f]/.test(json))
+    description = "the values hold half a character (a surrogate without its pair)";
   if (description !== undefined) throw invalidRequest([{ field: "values", description }]);
+}
+
+function requireShort(manifest: Manifest, values: JsonObject): void {
+  const length = expandedLength(manifest, values);
+  if (length <= maxExpandedLength) return;
+  const description = `with these values the package's commands and environment grow by ${length} characters, more than ${maxExpandedLength}`;
+  throw invalidRequest([{ field: "values", description }]);
 }
 
 function unusable(id: string, why: string): SvcError<"package_invalid"> {

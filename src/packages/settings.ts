@@ -49,10 +49,44 @@ export function resolveSettings(manifest: Pick<Manifest, "settings">, values: Js
     texts[name] = value === undefined ? "" : textOf(value);
     if (value === undefined || value === null) continue;
     if (setting.env !== undefined) env[setting.env] = textOf(value);
-    if (setting.arg !== undefined) args.push(...argsOf([setting.arg].flat(), value));
+    if (setting.arg !== undefined) for (const arg of argsOf([setting.arg].flat(), value)) args.push(arg);
     if (setting.file !== undefined) writer.add(setting.file, value);
   }
   return { env, args, texts, files: writer.files() };
+}
+
+/** What the kernel wants of each argument besides its characters: its end, and where it begins. */
+const argumentLength = 9;
+
+/**
+ * How much longer the texts of a manifest, and what is appended to its command, become by these values. Nothing is expanded for
+ * that: a thousand placeholders of one long value are more than any machine has memory for.
+ */
+export function expandedLength({ settings, ...texts }: Manifest, values: JsonObject): number {
+  const merged = mergeDefaults({ ...(settings && { settings }) }, values);
+  const lengthOf = (name: string): number => {
+    const value = Object.hasOwn(merged, name) ? merged[name] : undefined;
+    return value === undefined ? 0 : textOf(value).length;
+  };
+  const lengths = new Map(Object.keys(merged).map((name) => [`settings.${name}`, lengthOf(name)]));
+  let length = 0;
+  const add = (text: string): void => {
+    for (const name of placeholdersIn(text)) length += lengths.get(name) ?? 0;
+  };
+  // As plain JSON every text of it is found, wherever it stands.
+  JSON.stringify(texts, (_, value: unknown) => {
+    if (typeof value === "string") add(value);
+    return value;
+  });
+  for (const [name, { arg }] of settingsOf({ ...(settings && { settings }) })) {
+    const items = [merged[name] ?? []].flat();
+    const itemsLength = items.reduce<number>((sum, item) => sum + textOf(item).length, 0);
+    for (const template of [arg ?? []].flat()) {
+      const uses = placeholdersIn(template).filter((placeholder) => placeholder === "value").length;
+      length += uses * itemsLength + items.length * (template.length + argumentLength);
+    }
+  }
+  return length;
 }
 
 /** Text as it is, `true` and `false`, numbers in decimal, everything else as JSON. */

@@ -12,7 +12,7 @@ import type { GitUrl } from "./git-url.ts";
 import type { PackageWork } from "./package-work.ts";
 import type { SourceConfig } from "./source-config.ts";
 import { indexFileName, maxIndexBytes } from "./source-index.ts";
-import type { IndexParser, SourceIndex } from "./source-index.ts";
+import type { IndexResult, SourceIndex } from "./source-index.ts";
 
 /** A changed credential is another index: of so many, those brought last stay in memory and on disk. */
 const maxFreshIndexes = 64;
@@ -37,7 +37,8 @@ export interface SourceIndexLoaderOptions {
   cacheDirectory: string;
   identities: Identities;
   git: GitRepositories;
-  parser: IndexParser;
+  /** As `createIndexReader` does it. @param uid in whose turn */
+  readText: (text: string, uid: number) => Promise<IndexResult>;
   now: () => number;
   /** How long a remote index is taken as it is. Default 60,000. */
   freshMs?: number;
@@ -52,7 +53,7 @@ export function createSourceIndexLoader(options: SourceIndexLoaderOptions): Sour
     cacheDirectory,
     identities,
     git,
-    parser,
+    readText,
     now,
     freshMs = 60_000,
     timeoutMs = 20_000,
@@ -60,8 +61,8 @@ export function createSourceIndexLoader(options: SourceIndexLoaderOptions): Sour
   } = options;
   const fresh = new Map<string, { loaded: LoadedIndex; untilMs: number }>();
 
-  async function parse(source: SourceConfig, text: string): Promise<SourceIndex> {
-    const result = await parser.parse(text);
+  async function parse(source: SourceConfig, text: string, uid: number): Promise<SourceIndex> {
+    const result = await readText(text, uid);
     if ("index" in result) return result.index;
     const list = result.problems.map(({ line, message }) => `line ${line}: ${message}`).join("; ");
     throw sourceFailed(source, `its ${indexFileName} is not valid: ${list}`);
@@ -74,7 +75,10 @@ export function createSourceIndexLoader(options: SourceIndexLoaderOptions): Sour
       maxBytes: maxIndexBytes,
       ...(work.signal && { signal: work.signal }),
     });
-    return { index: await parse(source, data.toString()), base: { kind: "directory", path: source.url } };
+    return {
+      index: await parse(source, data.toString(), uid),
+      base: { kind: "directory", path: source.url },
+    };
   }
 
   async function readIndex(repository: GitRepository, work: PackageWork): Promise<string> {
@@ -98,7 +102,7 @@ export function createSourceIndexLoader(options: SourceIndexLoaderOptions): Sour
       text = await (repository === undefined
         ? fetchIndex(source.url, timeoutMs, work.signal)
         : readIndex(repository, work));
-      const loaded = { index: await parse(source, text), base };
+      const loaded = { index: await parse(source, text, uid), base };
       await save(file, text);
       remember(key, loaded);
       return loaded;
@@ -107,7 +111,7 @@ export function createSourceIndexLoader(options: SourceIndexLoaderOptions): Sour
       const lastGood = await readFile(file, "utf8").catch(() => undefined);
       if (lastGood === undefined) throw error;
       onStale?.(source.name, error);
-      return { index: await parse(source, lastGood), base };
+      return { index: await parse(source, lastGood, uid), base };
     }
   }
 

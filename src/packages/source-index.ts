@@ -30,7 +30,7 @@ export interface IndexedPackage {
   runtime: string;
   permissions: readonly Permission[];
   tags: readonly string[];
-  sizeBytes: number | undefined;
+  sizeBytes?: number;
   place: IndexedPlace;
 }
 
@@ -38,7 +38,7 @@ export interface SourceIndex {
   packages: IndexedPackage[];
 }
 
-export type IndexResult = { index: SourceIndex } | { problems: Problem[] };
+export type IndexResult = { index: SourceIndex } | { problems: readonly Problem[] };
 
 interface IndexDocument {
   packages: Record<
@@ -51,35 +51,32 @@ interface IndexDocument {
   >;
 }
 
-export interface IndexParser {
-  parse: (text: string) => Promise<IndexResult>;
-}
-
-/** A parser that compiles the schema once, when the first index comes. */
-export function createIndexParser(): IndexParser {
+/**
+ * A reader that compiles the schema once, when the first index comes. It takes milliseconds for a thousand words: in a daemon it
+ * runs in the thread of `yaml-thread.ts`.
+ */
+export function createIndexReader(): (text: string) => Promise<IndexResult> {
   let compiled: Promise<ValidateFunction> | undefined;
-  return {
-    async parse(text) {
-      compiled ??= loadSchema();
-      const validate = await compiled;
-      // Loaded when there is something to read: a daemon at rest spares the memory.
-      const { readYaml } = await import("./yaml-document.ts");
-      const result = readYaml(text, bounds);
-      if ("problems" in result) return result;
-      const { document } = result;
-      const shape = schemaProblems(validate, document);
-      if (shape.length > 0) return { problems: shape };
-      const problems: Problem[] = [];
-      const packages: IndexedPackage[] = [];
-      // The schema has just said that it has this shape.
-      for (const [id, entry] of Object.entries((document.value as unknown as IndexDocument).packages)) {
-        const place = placeOf(entry);
-        if ("problem" in place)
-          problems.push({ line: document.lineOf(["packages", id]), message: `${id}: ${place.problem}` });
-        else packages.push(readEntry(id, entry, place));
-      }
-      return problems.length > 0 ? { problems } : { index: { packages } };
-    },
+  return async (text) => {
+    compiled ??= loadSchema();
+    const validate = await compiled;
+    // Loaded where there is something to read: a daemon needs the bounds alone.
+    const { readYaml } = await import("./yaml-document.ts");
+    const result = readYaml(text, bounds);
+    if ("problems" in result) return result;
+    const { document } = result;
+    const shape = schemaProblems(validate, document);
+    if (shape.length > 0) return { problems: shape };
+    const problems: Problem[] = [];
+    const packages: IndexedPackage[] = [];
+    // The schema has just said that it has this shape.
+    for (const [id, entry] of Object.entries((document.value as unknown as IndexDocument).packages)) {
+      const place = placeOf(entry);
+      if ("problem" in place)
+        problems.push({ line: document.lineOf(["packages", id]), message: `${id}: ${place.problem}` });
+      else packages.push(readEntry(id, entry, place));
+    }
+    return problems.length > 0 ? { problems } : { index: { packages } };
   };
 }
 
@@ -98,7 +95,8 @@ function readEntry(
   place: IndexedPlace,
 ): IndexedPackage {
   const sizeBytes = size === undefined ? undefined : parseSize(size);
-  return { id, name, summary, homepage, license, runtime, permissions, tags, sizeBytes, place };
+  const told = { id, name, summary, homepage, license, runtime, permissions, tags, place };
+  return { ...told, ...(sizeBytes !== undefined && { sizeBytes }) };
 }
 
 async function loadSchema(): Promise<ValidateFunction> {

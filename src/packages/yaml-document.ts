@@ -130,7 +130,7 @@ class NodeReader {
     const entries = new Map<string, JsonValue>();
     for (const { key, value } of pairs) {
       const name = keyText(key);
-      if (name === undefined) return this.#problem(key, "keys must be plain text");
+      if (name?.isWellFormed() !== true) return this.#problem(key, "keys must be plain text");
       if (keysThatConfuseJavaScript.has(name)) return this.#problem(key, `the key "${name}" is reserved`);
       if (entries.has(name)) return this.#problem(key, `the key "${name}" appears twice`);
       entries.set(name, this.read(value, depth + 1));
@@ -140,7 +140,9 @@ class NodeReader {
 
   #readScalar(node: ParsedNode): JsonValue {
     const value: unknown = isScalar(node) ? node.value : undefined;
-    if (value === null || typeof value === "string" || typeof value === "boolean") return value;
+    if (value === null || typeof value === "boolean") return value;
+    // Half a character is none: what is written for other programs could not be.
+    if (typeof value === "string" && value.isWellFormed()) return value;
     if (typeof value === "number" && Number.isFinite(value)) return value;
     return this.#problem(node, "the value is not text, a number, true, false or null");
   }

@@ -1,18 +1,19 @@
 /**
- * Reads long YAML of strangers where nobody waits for it and where it can be ended: in a thread of the kind in which settings
- * are held against their schema (T57).
+ * Reads what strangers wrote in YAML where nobody waits for it and where it can be ended: in a thread of the kind in which
+ * settings are held against their schema (T57).
  */
 import { SvcError } from "../errors.ts";
 import type { JsonValue } from "../lib/json.ts";
 import { TaskError, TaskThread } from "../lib/task-thread.ts";
+import type { ManifestText } from "./manifest-reader.ts";
+import type { IndexResult } from "./source-index.ts";
 import type { Problem, YamlBounds } from "./yaml-document.ts";
 
-export interface YamlTask {
-  readonly text: string;
-  readonly bounds: YamlBounds;
-}
+export type YamlTask =
+  | { readonly kind: "document"; readonly text: string; readonly bounds: YamlBounds }
+  | { readonly kind: "manifest" | "index"; readonly text: string };
 
-/** The value as JSON, which costs the reader less than a copy of the value. */
+/** What was read, as JSON, which costs the asker less than a copy of the value. */
 export type YamlAnswer = { readonly json: string } | { readonly problems: readonly Problem[] };
 
 export type YamlReading = { readonly value: JsonValue } | { readonly problems: readonly Problem[] };
@@ -29,6 +30,7 @@ const idleMs = 30_000;
 /** Documents that wait for the thread. */
 const maxWaiting = 256;
 
+/** All of its methods answer the problems instead of throwing, but for `too_many`, when too much waits. */
 export class YamlThread implements Disposable {
   readonly #thread: TaskThread<YamlTask, YamlAnswer>;
   readonly #timeoutMs: number;
@@ -39,15 +41,27 @@ export class YamlThread implements Disposable {
     this.#thread = new TaskThread({ url: threadUrl, timeoutMs, idleMs, maxWaiting });
   }
 
-  /**
-   * Reads one document; answers the problems instead of throwing.
-   * @param name whose turn it is
-   * @throws SvcError `too_many` when too much waits
-   */
-  async read(name: string, text: string, bounds: YamlBounds): Promise<YamlReading> {
+  /** One document. @param uid whose turn it is */
+  async read(text: string, bounds: YamlBounds, uid: number): Promise<YamlReading> {
+    const answer = await this.#ask(uid, { kind: "document", text, bounds });
+    return "problems" in answer ? answer : { value: JSON.parse(answer.json) as JsonValue };
+  }
+
+  /** As `createManifestReader` does. @param uid whose turn it is */
+  async manifest(text: string, uid: number): Promise<ManifestText> {
+    const answer = await this.#ask(uid, { kind: "manifest", text });
+    return "problems" in answer ? answer : (JSON.parse(answer.json) as ManifestText);
+  }
+
+  /** As `createIndexReader` does. @param uid whose turn it is */
+  async index(text: string, uid: number): Promise<IndexResult> {
+    const answer = await this.#ask(uid, { kind: "index", text });
+    return "problems" in answer ? answer : (JSON.parse(answer.json) as IndexResult);
+  }
+
+  async #ask(uid: number, task: YamlTask): Promise<YamlAnswer> {
     try {
-      const answer = await this.#thread.run(name, { text, bounds });
-      return "problems" in answer ? answer : { value: JSON.parse(answer.json) as JsonValue };
+      return await this.#thread.run(`uid ${uid}`, task);
     } catch (error) {
       if (!(error instanceof TaskError)) throw error;
       if (error.why === "too_many")

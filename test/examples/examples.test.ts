@@ -9,19 +9,17 @@ import test from "ava";
 import { parse } from "yaml";
 import { createHelloRepository } from "../../examples/try/hello-repository.ts";
 import { checkIndex } from "../../src/authoring/check.ts";
-import { createManifestParser } from "../../src/packages/manifest-parser.ts";
-import { createSettingsValidator } from "../../src/packages/settings-validator.ts";
+import { parseManifest } from "../packages/support/manifests.ts";
 import { freePort } from "../support/packages.ts";
 
 const examples = join(import.meta.dirname, "../../examples");
 const index = parse(await readFile(join(examples, "index.yaml"), "utf8")) as {
   packages: Record<string, Record<"directory" | "name" | "runtime", string> & { permissions?: string[] }>;
 };
-const parser = createManifestParser(createSettingsValidator());
 
 for (const [id, { directory, name, runtime, permissions = [] }] of Object.entries(index.packages)) {
   test(`${id} is what the index says of it`, async (t) => {
-    const manifest = await parser.parse(await readFile(join(examples, directory, "svc.yaml"), "utf8"));
+    const manifest = await parseManifest(await readFile(join(examples, directory, "svc.yaml"), "utf8"));
     t.like(manifest, { id, name });
     const { kind }: { kind: string } = manifest.runtime;
     t.is(kind, runtime);
@@ -43,7 +41,7 @@ test("hello needs no license to be acknowledged, Node-RED does", async (t) => {
 });
 
 test("Node-RED's version is the one that its lock file installs", async (t) => {
-  const manifest = await parser.parse(await readFile(join(examples, "node-red/svc.yaml"), "utf8"));
+  const manifest = await parseManifest(await readFile(join(examples, "node-red/svc.yaml"), "utf8"));
   const lock = JSON.parse(await readFile(join(examples, "node-red/package-lock.json"), "utf8"));
   t.is(lock.packages["node_modules/node-red"].version, manifest.version);
 });
@@ -83,7 +81,7 @@ test("hello's repository has both releases, each with the manifest of its versio
 
   t.is(await git("tag", "--list"), "v1.0.0\nv1.1.0");
   for (const tag of ["v1.0.0", "v1.1.0"]) {
-    const manifest = await parser.parse(await git("show", `${tag}:svc.yaml`));
+    const manifest = await parseManifest(await git("show", `${tag}:svc.yaml`));
     t.is(`v${manifest.version}`, tag);
   }
   t.is(await git("rev-parse", "main"), await git("rev-parse", "v1.1.0^{commit}"));

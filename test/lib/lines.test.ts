@@ -22,6 +22,17 @@ for (const [name, pieces, lines] of [
   });
 }
 
+for (const [name, pieces, lines] of [
+  ["whole", [`a\n${"b".repeat(11)}\nc\n`], ["a", "c"]],
+  ["in pieces", ["a\n", "b".repeat(6), "b".repeat(5), "b".repeat(50), "b\nc\n"], ["a", "c"]],
+  ["at the end", ["a\n", "b".repeat(60)], ["a"]],
+] as const) {
+  test(`lines: one that is too long is left out, ${name}`, async (t) => {
+    const options = { ...at, leavesOutLong: true };
+    t.deepEqual(await Array.fromAsync(boundedLines(from(pieces), options)), [...lines]);
+  });
+}
+
 test("whoever sends lines without end leaves a turn to everybody else", async (t) => {
   const turns = new FairTurns();
   function* endless(): Generator<string> {

@@ -1,19 +1,16 @@
 import test from "ava";
 import fc from "fast-check";
 import { SvcError } from "../../src/errors.ts";
-import { createManifestParser } from "../../src/packages/manifest-parser.ts";
 import type { Manifest } from "../../src/packages/manifest.ts";
 import { parseDuration, parseSize } from "../../src/packages/quantities.ts";
-import { createSettingsValidator } from "../../src/packages/settings-validator.ts";
-
-const parser = createManifestParser(createSettingsValidator());
+import { parseManifest } from "./support/manifests.ts";
 
 const head = `id: hello\nname: Hello\nversion: "1.0.0"\n`;
 const minimal = `${head}process: {exec: [node, server.js]}\n`;
 
 async function problemsOf(text: string): Promise<string> {
   try {
-    await parser.parse(text);
+    await parseManifest(text);
     return "";
   } catch (error) {
     if (
@@ -28,7 +25,7 @@ async function problemsOf(text: string): Promise<string> {
 }
 
 test("a minimal manifest gets its defaults", async (t) => {
-  t.deepEqual(await parser.parse(minimal), {
+  t.deepEqual(await parseManifest(minimal), {
     id: "hello",
     name: "Hello",
     version: "1.0.0",
@@ -51,7 +48,7 @@ test("a minimal manifest gets its defaults", async (t) => {
 });
 
 test("a full manifest keeps all that it says", async (t) => {
-  const manifest = await parser.parse(`
+  const manifest = await parseManifest(`
 id: media
 name: Media Server
 version: "2.1.0"
@@ -111,11 +108,11 @@ migrate: {exec: [node, migrate.js], timeout: 1h}
 });
 
 test("the other runtimes are modelled", async (t) => {
-  const docker = await parser.parse(`${head}docker: {image: "nginx:1.27", command: [nginx]}\n`);
+  const docker = await parseManifest(`${head}docker: {image: "nginx:1.27", command: [nginx]}\n`);
   t.like(docker.runtime, { kind: "docker", image: "nginx:1.27", network: "bridge", privileged: false });
-  const compose = await parser.parse(`${head}compose: {file: compose.yaml, profiles: [web]}\n`);
+  const compose = await parseManifest(`${head}compose: {file: compose.yaml, profiles: [web]}\n`);
   t.like(compose.runtime, { kind: "compose", file: "compose.yaml", profiles: ["web"] });
-  const service = await parser.parse(`${head}service: {unit: hello.service}\n`);
+  const service = await parseManifest(`${head}service: {unit: hello.service}\n`);
   t.like(service.runtime, { kind: "service", unit: "hello.service" });
 });
 
@@ -294,7 +291,7 @@ function bomb(): string {
 
 for (const [name, text] of bombs) {
   test(`T33: ${name} is refused without a stall`, async (t) => {
-    await parser.parse(minimal);
+    await parseManifest(minimal);
     const start = performance.now();
     t.not(await problemsOf(text), "");
     t.true(performance.now() - start < 3_000);

@@ -2,7 +2,6 @@ import test from "ava";
 import { SvcError } from "../../src/errors.ts";
 import type { FieldViolation } from "../../src/errors.ts";
 import type { JsonObject } from "../../src/lib/json.ts";
-import { createManifestParser } from "../../src/packages/manifest-parser.ts";
 import type { Manifest } from "../../src/packages/manifest.ts";
 import { expandPlaceholders, placeholdersIn } from "../../src/packages/placeholders.ts";
 import { settingsSchema } from "../../src/packages/settings-schema.ts";
@@ -14,12 +13,12 @@ import {
   resolvePorts,
   resolveSettings,
 } from "../../src/packages/settings.ts";
+import { parseManifest } from "./support/manifests.ts";
 
 const validator = createSettingsValidator();
-const parser = createManifestParser(validator);
 
 const manifestOf = (rest: string): Promise<Manifest> =>
-  parser.parse(`id: x\nname: X\nversion: "1"\nprocess: {exec: [x]}\n${rest}`);
+  parseManifest(`id: x\nname: X\nversion: "1"\nprocess: {exec: [x]}\n${rest}`);
 
 const example = await manifestOf(`
 ports:
@@ -42,7 +41,7 @@ settings:
 
 async function violationsOf(manifest: Manifest, values: JsonObject): Promise<readonly FieldViolation[]> {
   try {
-    await validator.validate(manifest, values);
+    await validator.validate(manifest, values, 0);
     return [];
   } catch (error) {
     if (!(error instanceof SvcError) || error.reason !== "invalid_request") throw error;
@@ -194,14 +193,68 @@ test("a check that takes too long is ended, nobody waits for it, and the next on
   );
   let ticks = 0;
   const timer = setInterval(() => ticks++, 10);
-  const error = await t.throwsAsync(impatient.validate(slow, { a: `${coinTosses(250_000)}!` }), {
+  const error = await t.throwsAsync(impatient.validate(slow, { a: `${coinTosses(250_000)}!` }, 0), {
     instanceOf: SvcError,
   });
   clearInterval(timer);
   t.is(error.reason, "package_invalid");
   t.regex(error.message, /too slow/);
   t.true(ticks > 0, `the event loop turned ${ticks} times meanwhile`);
-  await t.notThrowsAsync(validator.validate(example, { name: "a", theme: "light" }));
+  await t.notThrowsAsync(validator.validate(example, { name: "a", theme: "light" }, 0));
+});
+
+test("slow checks of one user hold up another's once, however many there are", async (t) => {
+  using impatient = createSettingsValidator({ timeoutMs: 300 });
+  const values = { a: `${coinTosses(250_000)}!` };
+  const slow = await Promise.all(
+    [901, 902, 903, 904, 905, 906].map((times) =>
+      manifestOf(`settings: {properties: {a: {type: string, pattern: "^[ab]*a[ab]{${times}}$", env: A}}}\n`),
+    ),
+  );
+  let ended = 0;
+  const others = slow.map((manifest) =>
+    impatient
+      .validate(manifest, values, 1)
+      .catch(() => undefined)
+      .finally(() => ended++),
+  );
+  await impatient.validate(example, { name: "a", theme: "light" }, 2);
+  // The one that ran, and the one that was next.
+  t.true(ended <= 2, String(ended));
+  await Promise.all(others);
+});
+
+test("values that a command names over and over are refused before it is made", async (t) => {
+  const text = (count: number): string => `\${settings.name}`.repeat(count);
+  const long = "a".repeat(100_000);
+  for (const [rest, values] of [
+    [
+      `health: {exec: [${Array(60)
+        .fill(`"${text(200)}"`)
+        .join(", ")}]}`,
+      { name: long },
+    ],
+    [`health: {exec: ["${text(11)}"]}`, { name: long }],
+    ["health: {exec: [x]}", { name: "x", list: Array.from({ length: 9_000 }, () => "") }],
+  ] as const) {
+    const manifest = await manifestOf(`${rest}
+settings:
+  properties:
+    name: {type: string, env: NAME}
+    list: {type: array, items: {type: string}, arg: ["${"-".repeat(100)}", "=\${value}"]}
+`);
+    const [violation] = await violationsOf(manifest, { ...values });
+    t.regex(violation?.description ?? "", /grow by \d+ characters, more than 1048576/);
+    t.deepEqual(await violationsOf(manifest, { name: "a".repeat(80), list: ["b"] }), []);
+  }
+});
+
+test("half characters are refused: no program and no address has them", async (t) => {
+  const values = { name: "\ud800", theme: "light" };
+  t.deepEqual(await violationsOf(example, values), [
+    { field: "values", description: "the values hold half a character (a surrogate without its pair)" },
+  ]);
+  t.deepEqual(await violationsOf(example, { ...values, name: String.raw`\ud800 \\ud800 😀` }), []);
 });
 
 test("values that are much in few bytes are refused, as backups could not hold them", async (t) => {

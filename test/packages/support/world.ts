@@ -8,8 +8,9 @@ import { createPackageResolver } from "../../../src/packages/create-package-reso
 import type { CreatePackageResolverOptions } from "../../../src/packages/create-package-resolver.ts";
 import type { InstalledPackage, PackageResolver } from "../../../src/packages/package-resolver.ts";
 import type { ResolvedPackage } from "../../../src/packages/resolved-package.ts";
-import { createSettingsValidator } from "../../../src/packages/settings-validator.ts";
 import type { SourceConfig } from "../../../src/packages/source-config.ts";
+import { YamlThread } from "../../../src/packages/yaml-thread.ts";
+import { createTestParser } from "./manifests.ts";
 
 interface ResolverOptions extends Partial<Omit<CreatePackageResolverOptions, "sources">> {
   sources?: readonly SourceConfig[];
@@ -43,7 +44,8 @@ export class World implements AsyncDisposable {
     return createPackageResolver({
       sources: () => sources,
       identities: this.identities,
-      settings: createSettingsValidator(),
+      manifests: createTestParser(),
+      yaml: new YamlThread(),
       cacheDir: this.path("cache"),
       now: Date.now,
       log: { warn: () => undefined },

@@ -10,18 +10,16 @@ import { WatchedEngine } from "../../../src/docker/watched-engine.ts";
 import { parseSubnet } from "../../../src/docker/subnets.ts";
 import { AppNetworks } from "../../../src/runtimes/app-networks.ts";
 import { createIdentities } from "../../../src/identity/identities.ts";
-import { createManifestParser } from "../../../src/packages/manifest-parser.ts";
-import { createSettingsValidator } from "../../../src/packages/settings-validator.ts";
 import { YamlThread } from "../../../src/packages/yaml-thread.ts";
 import { ComposeRuntime } from "../../../src/runtimes/compose/compose-runtime.ts";
 import { DockerRuntime, type DockerRuntimeOptions } from "../../../src/runtimes/docker/docker-runtime.ts";
 import { forbidEngineRestarts } from "../../../src/runtimes/engine-restarts.ts";
 import type { RunnableApp } from "../../../src/runtimes/runtime.ts";
 import type { JsonObject } from "../../../src/lib/json.ts";
+import { parseManifest } from "../../packages/support/manifests.ts";
 import type { TestEngine } from "../../support/docker.ts";
 
 export const nobody = 65534;
-const parser = createManifestParser(createSettingsValidator());
 
 export interface AppOptions {
   /** Default: the id. */
@@ -98,7 +96,7 @@ export class DockerFixture implements AsyncDisposable {
   async app(id: string, manifest: string, options: AppOptions = {}): Promise<RunnableApp> {
     const { version = "1.0.0", settings = {}, uid = nobody, files = {} } = options;
     const head = `id: ${id}\nname: ${id}\nversion: "${version}"\n`;
-    const parsed = await parser.parse(head + manifest);
+    const parsed = await parseManifest(head + manifest);
     const directory = join(this.store, "apps", id);
     const app: RunnableApp = {
       ...{ id, name: id, ownerUid: uid, uid, directory, runDir: join(this.store, "run", id) },

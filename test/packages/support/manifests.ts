@@ -1,0 +1,16 @@
+/** What reads manifests in a daemon, for tests that read some. */
+import { createManifestParser, type ManifestParser } from "../../../src/packages/manifest-parser.ts";
+import { createManifestReader } from "../../../src/packages/manifest-reader.ts";
+import { createSettingsValidator } from "../../../src/packages/settings-validator.ts";
+import type { Manifest } from "../../../src/packages/manifest.ts";
+
+export function createTestParser(settings = createSettingsValidator()): ManifestParser {
+  return createManifestParser(createManifestReader(), settings);
+}
+
+const parser = createTestParser();
+
+/** @throws SvcError `package_invalid` */
+export function parseManifest(text: string): Promise<Manifest> {
+  return parser.parse(text, 0);
+}
