@@ -53,7 +53,7 @@ export async function uploadArchive(
   const stored = await openLocalFile(file.path);
   const isEncrypted = await hasAgeHeader(stored);
   await using archive = await Archive.open(
-    isEncrypted ? await openEncrypted(stored, identity, age, work.signal) : stored,
+    isEncrypted ? await openEncrypted(stored, { identity, uid: caller.uid }, age, work.signal) : stored,
     work.signal,
   );
   const { app, host, created_at } = archive.footer;

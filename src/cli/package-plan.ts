@@ -1,7 +1,7 @@
 /** A manifest that is made of what a directory has: shown, asked about, then written. */
-import { lstatSync, mkdirSync, statSync } from "node:fs";
+import { lstatSync, mkdirSync, readlinkSync } from "node:fs";
 import type { Stats } from "node:fs";
-import { basename, dirname, join } from "node:path";
+import { basename, dirname, join, resolve } from "node:path";
 import type { Remark } from "../authoring/check.ts";
 import type { PlanOptions } from "../authoring/derive.ts";
 import type { PackageFiles } from "../authoring/package-files.ts";
@@ -39,10 +39,10 @@ export async function packageAt(context: CommandContext, path: string): Promise<
   return dir;
 }
 
-/** `undefined` for what is not there, or not to be seen. @param look follows a last link or not */
-function statusOf(path: string, look: (path: string) => Stats = lstatSync): Stats | undefined {
+/** `undefined` for what is not there, or not to be seen; of a link itself. */
+function statusOf(path: string): Stats | undefined {
   try {
-    return look(path);
+    return lstatSync(path);
   } catch {
     return undefined;
   }
@@ -117,15 +117,34 @@ async function requireConsent(
   if (!(await confirm(host, escapeControls(`Write ${what}?`)))) throw canceled();
 }
 
-/** Root would follow what a user has put there; of what is not there yet, where it would be. @throws UsageError */
+/**
+ * Root would follow what a user has put there; of what is not there yet, where it would be. Whoever may rename anything on the way
+ * could do so at any moment.
+ * @throws UsageError
+ */
 export function requireOwn({ host }: CommandContext, dir: string): void {
   if (host.uid !== 0) return;
   let at = dir;
   while (statusOf(at) === undefined && dirname(at) !== at) at = dirname(at);
-  // A link of root's own may lead to a user's directory.
-  for (const owner of [statusOf(at)?.uid, statusOf(at, statSync)?.uid])
-    if (owner !== undefined && owner !== 0)
-      throw new UsageError(`${at} is another user's: do this as its owner, without sudo`);
+  for (const place of wayTo(at)) {
+    const status = statusOf(place);
+    if (status === undefined) continue;
+    if (status.uid !== 0)
+      throw new UsageError(`${place} is another user's: do this as its owner, without sudo`);
+    // With the sticky bit everybody renames what is their own alone.
+    const isEverybodys = status.isDirectory() && (status.mode & 0o1002) === 0o002;
+    if (isEverybodys) throw new UsageError(`everybody may change ${place}: do this in another directory`);
+  }
+}
+
+/** What leads to a path, and itself, from the root on; links with where they lead. */
+function* wayTo(path: string, seen = new Set<string>()): Generator<string, void> {
+  if (seen.has(path)) return;
+  seen.add(path);
+  yield* wayTo(dirname(path), seen);
+  yield path;
+  if (statusOf(path)?.isSymbolicLink() === true)
+    yield* wayTo(resolve(dirname(path), readlinkSync(path)), seen);
 }
 
 /** Makes what is missing of a directory, never through what another user has put there meanwhile. @throws UsageError */

@@ -1,4 +1,5 @@
 /** The engine's events as they come: JSON objects, one after another. */
+import { boundedLines } from "../lib/lines.ts";
 
 /** Something that happened on the engine. */
 export interface EngineEvent {
@@ -14,21 +15,24 @@ export interface EngineEvent {
   readonly timeMs: number;
 }
 
+/**
+ * A program that is started in a container is in its events twice, with all of its arguments, and its health is asked for by one:
+ * what somebody else wrote may be longer than this, and the events of all others come all the same.
+ */
 const maxEventLength = 1024 * 1024;
 
-/** @throws Error when what is read are no events */
+/** Without those that are longer than any that counts. @throws Error when what is read are no events */
 export async function* readEvents(chunks: AsyncIterable<Buffer>): AsyncGenerator<EngineEvent, void> {
-  const decoder = new TextDecoder();
-  let rest = "";
-  for await (const chunk of chunks) {
-    const lines = (rest + decoder.decode(chunk, { stream: true })).split("\n");
-    rest = lines.pop() ?? "";
-    if (rest.length > maxEventLength) throw new Error(`an event of more than ${maxEventLength} characters`);
-    for (const line of lines) {
-      const event = line.trim() === "" ? undefined : parseEvent(line);
-      if (event !== undefined) yield event;
-    }
+  const options = { maxLength: maxEventLength, leavesOutLong: true, turn: () => undefined };
+  for await (const line of boundedLines(decoded(chunks), options)) {
+    const event = line.trim() === "" ? undefined : parseEvent(line);
+    if (event !== undefined) yield event;
   }
+}
+
+async function* decoded(chunks: AsyncIterable<Buffer>): AsyncGenerator<string, void> {
+  const decoder = new TextDecoder();
+  for await (const chunk of chunks) yield decoder.decode(chunk, { stream: true });
 }
 
 function parseEvent(line: string): EngineEvent | undefined {

@@ -1,6 +1,7 @@
 /** What a registry has under an image's name, without pulling it (OCI distribution specification). */
 import { createHash } from "node:crypto";
-import { SvcError, notFound } from "../errors.ts";
+import { maxStructure, SvcError, notFound } from "../errors.ts";
+import { hasMoreStructure } from "../lib/json-structure.ts";
 import { formatImageReference, isLoopbackHost, parseImageReference } from "./image-reference.ts";
 import type { ImageReference } from "./image-reference.ts";
 import { unverifiedFetch } from "./unverified-request.ts";
@@ -124,7 +125,7 @@ class RegistryConversation {
   }
 
   #choose(index: Buffer, platform: ImagePlatform): string {
-    const { manifests = [] } = JSON.parse(index.toString()) as {
+    const { manifests = [] } = parseJson(index) as {
       manifests?: { digest?: string; platform?: Partial<ImagePlatform> }[];
     };
     const fitting = manifests.filter(
@@ -181,10 +182,7 @@ class RegistryConversation {
       await response.body?.cancel();
       throw this.#refused(response.status);
     }
-    const answer = JSON.parse((await readBounded(response, maxTokenBytes)).toString()) as Record<
-      string,
-      unknown
-    >;
+    const answer = parseJson(await readBounded(response, maxTokenBytes)) as Record<string, unknown>;
     const token = answer["token"] ?? answer["access_token"];
     if (typeof token !== "string" || !/^[\x21-\x7e]+$/.test(token)) throw this.#odd("gives no token");
     return token;
@@ -248,8 +246,16 @@ class RegistryConversation {
 
 /** An image's manifest names its configuration. */
 function configOf(manifest: Buffer): { configDigest?: string } {
-  const { config } = JSON.parse(manifest.toString()) as { config?: { digest?: string } };
+  const { config } = parseJson(manifest) as { config?: { digest?: string } };
   return config?.digest === undefined ? {} : { configDigest: config.digest };
+}
+
+/** It is parsed in one piece. */
+function parseJson(bytes: Buffer): unknown {
+  const json = bytes.toString();
+  if (hasMoreStructure(json, maxStructure))
+    throw new Error(`an answer with more than ${maxStructure} brackets, commas, colons and quotes`);
+  return JSON.parse(json);
 }
 
 function contentType(response: Response): string {

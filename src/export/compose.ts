@@ -1,7 +1,7 @@
 /** An app as a compose file, with the files that it is handed beside it. */
 import { basename } from "node:path";
-import { stringify } from "yaml";
 import { publishedAs, secretPlaceholder, type ExportedApp, type Workload } from "./workload.ts";
+import { yamlText } from "./yaml-text.ts";
 
 export function toCompose(workload: Workload): ExportedApp {
   const { name, image, entrypoint, command, env, secretEnv, volumes, ports, health, limits, runtime } =
@@ -63,7 +63,7 @@ export function toCompose(workload: Workload): ExportedApp {
   };
   return {
     files: [
-      { name: "compose.yaml", content: stringify(document) },
+      { name: "compose.yaml", content: yamlText(document) },
       ...files.map((file) => ({ name: file.name, content: file.content })),
     ],
     notes: [

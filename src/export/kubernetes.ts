@@ -1,7 +1,7 @@
 /** An app as manifests of Kubernetes (apps/v1, v1): one YAML file of several documents, for `kubectl apply -f`. */
 import { basename } from "node:path";
-import { stringify } from "yaml";
 import { addressNotes, secretPlaceholder, type ExportedApp, type Workload } from "./workload.ts";
+import { yamlText } from "./yaml-text.ts";
 
 const volumeSize = "1Gi";
 
@@ -39,7 +39,7 @@ export function toKubernetes(workload: Workload): ExportedApp {
     ...((runtime.groups ?? []).length > 0 ? ["its further groups are supplementalGroups there"] : []),
   ];
   return {
-    files: [{ name: `${name}.yaml`, content: documents.map((each) => stringify(each)).join("---\n") }],
+    files: [{ name: `${name}.yaml`, content: documents.map(yamlText).join("---\n") }],
     notes,
   };
 }

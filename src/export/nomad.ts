@@ -1,4 +1,5 @@
 /** An app as a job of Nomad in its API's JSON: `nomad job run -json FILE`. */
+import { createHash } from "node:crypto";
 import { posix } from "node:path";
 import { addressNotes, type ExportedApp, type Workload } from "./workload.ts";
 
@@ -99,8 +100,8 @@ function taskOf(workload: Workload): object {
     Templates: files.map((file, at) => ({
       DestPath: `local/${at}-${posix.basename(file.path)}`,
       EmbeddedTmpl: file.content,
-      // What svc writes is no template.
-      LeftDelim: "<<<svc:",
+      // What svc writes is no template: no text has its own digest in it.
+      LeftDelim: `<<<svc-${createHash("sha256").update(file.content).digest("hex").slice(0, 16)}:`,
       RightDelim: ":svc>>>",
       ChangeMode: "restart",
     })),

@@ -1,5 +1,6 @@
 /** An app as units of Podman's Quadlet (podman-systemd.unit(5)), for `~/.config/containers/systemd`. */
 import { basename } from "node:path";
+import { SvcError } from "../errors.ts";
 import { publishedAs, secretPlaceholder, type ExportedApp, type Workload } from "./workload.ts";
 
 export function toQuadlet(workload: Workload): ExportedApp {
@@ -85,20 +86,31 @@ function secretName(name: string, key: string): string {
   return `${name}-${key.toLowerCase().replaceAll("_", "-")}`;
 }
 
-/** Without specifiers of systemd: no value has one. */
+/**
+ * Without specifiers of systemd: no value has one.
+ * @throws SvcError `not_possible` for a value that would be more than its line, or take in the next one
+ */
 function sections(all: Record<string, readonly (readonly [string, string])[]>): string {
-  const line = ([key, value]: readonly [string, string]) => `${key}=${value.replaceAll("%", "%%")}\n`;
+  const line = ([key, value]: readonly [string, string]): string => {
+    if (/[\0\n\r]|\\$/.test(value))
+      throw new SvcError("not_possible", `${key}= cannot end in a backslash, or go over several lines`);
+    return `${key}=${value.replaceAll("%", "%%")}\n`;
+  };
   return Object.entries(all)
     .map(([section, lines]) => `[${section}]\n${lines.map(line).join("")}`)
     .join("\n");
 }
 
-/** One word for systemd (systemd.syntax(7)): variables are no more than their letters. */
+/**
+ * One word for systemd (systemd.syntax(7)): variables are no more than their letters. Podman leaves the lines in the unit that
+ * it makes, where to systemd a carriage return ends one, too.
+ */
 function quoted(text: string): string {
   const escaped = text
     .replaceAll("\\", "\\\\")
     .replaceAll('"', '\\"')
     .replaceAll("\n", "\\n")
+    .replaceAll(/[\0-\x1f\x7f]/g, (control) => `\\x${control.charCodeAt(0).toString(16).padStart(2, "0")}`)
     .replaceAll("$", () => "$$");
   return `"${escaped}"`;
 }

@@ -55,6 +55,17 @@ export interface PolicyOptions {
 /** So many containers of one kind a regular user's app has at most. */
 export const usersContainers = 32;
 
+/**
+ * So long a regular user's container is as JSON, a project with all of its copies, and what an image says of itself: the engine's
+ * lists of containers and images have their commands and labels, whoever asks.
+ */
+const usersLength = 128 * 1024;
+
+/** What is said of more than that. @param length in characters of JSON */
+export function tooLong(length: number): string[] {
+  return length <= usersLength ? [] : [`is ${length} characters long, more than ${usersLength}`];
+}
+
 /** Where engines listen by default, whatever this one's socket is. */
 export const wellKnownSockets = [
   "/run/docker.sock",

@@ -13,6 +13,8 @@ import { type SvcError, clientGone, invalidField } from "../errors.ts";
 const pingIntervalMs = 30_000;
 /** What was typed and is not taken yet. */
 const maxUntakenBytes = 2 ** 20;
+/** What a message takes besides its bytes. */
+const messageBytes = 256;
 /** What was sent and has not left. */
 const maxUnsentBytes = 256 * 1024;
 /** For the answer to a close. */
@@ -59,7 +61,7 @@ export class ConsoleSocket {
     while (!this.#gone.signal.aborted) {
       const input = this.#arrived.shift();
       if (input !== undefined) {
-        this.#untakenBytes -= input.data.length;
+        this.#untakenBytes -= sizeOf(input);
         if (this.#untakenBytes <= maxUntakenBytes) this.#socket.resume();
         yield input;
         continue;
@@ -112,7 +114,7 @@ export class ConsoleSocket {
       const input = isBinary ? { data: bytesOf(data) } : readControl(bytesOf(data).toString("utf8"));
       const message = create(ConsoleInputSchema, input);
       this.#arrived.push(message);
-      this.#untakenBytes += message.data.length;
+      this.#untakenBytes += sizeOf(message);
       if (this.#untakenBytes > maxUntakenBytes) this.#socket.pause();
       this.#more.resolve(undefined);
     } catch (error) {
@@ -130,6 +132,11 @@ export class ConsoleSocket {
     this.#socket.send(data, { binary: typeof data !== "string" }, () => resolve(undefined));
     if (this.#socket.bufferedAmount > maxUnsentBytes) await promise;
   }
+}
+
+/** What is no text takes memory, too. */
+function sizeOf({ data }: ConsoleInput): number {
+  return messageBytes + data.length;
 }
 
 function openedOf({ interactive, recording }: ConsoleOpened): object {

@@ -78,7 +78,7 @@ async function spooled(dir: string): Promise<number[]> {
 }
 
 async function decrypt({ age }: Bench, sealed: Buffer, identity: string): Promise<Buffer> {
-  await using file = await openEncrypted(storedFile(sealed), identity, age);
+  await using file = await openEncrypted(storedFile(sealed), { identity, uid: 0 }, age);
   return Buffer.concat(await Array.fromAsync(file.read(0, file.sizeBytes)));
 }
 
@@ -138,7 +138,7 @@ ageTest(`any part of an encrypted file costs its own chunks${needsAge}`, async (
   const bench = await setUp(t);
   const plain = randomBytes(20 * chunk + 12_345);
   const stored = storedFile(await encrypt(bench, plain, [bench.key.recipient]));
-  await using file = await openEncrypted(stored, bench.key.identity, bench.age);
+  await using file = await openEncrypted(stored, { identity: bench.key.identity, uid: 0 }, bench.age);
   t.is(file.sizeBytes, plain.length);
   for (const [start, end, chunks] of [
     [0, 1, 1],
@@ -156,6 +156,22 @@ ageTest(`any part of an encrypted file costs its own chunks${needsAge}`, async (
   }
 });
 
+ageTest(`headers that take long hold up no payload${needsAge}`, async (t) => {
+  const { age, key, other } = await setUp(t);
+  const payload = age.stream();
+  const chunks = () => ({ first: 0, isEnd: true, bytes: new Uint8Array(chunk) });
+  await payload.encrypt(randomBytes(32), chunks());
+  // As many as a header has room for, and each identity is tried with all of them.
+  const { head } = await age.seal(Array.from({ length: 70 }, () => other.recipient));
+  const identity = `${key.secret}\n`.repeat(16);
+  let ended = 0;
+  const headers = [1, 2, 3].map(() => age.open(head, { identity, uid: 1 }).catch(() => ended++));
+  await payload.encrypt(randomBytes(32), chunks());
+  t.is(ended, 0);
+  await Promise.all(headers);
+  t.is(ended, 3);
+});
+
 ageTest(`each byte that is another, and each that is missing, is noticed${needsAge}`, async (t) => {
   const bench = await setUp(t);
   const { age, key } = bench;
@@ -163,7 +179,7 @@ ageTest(`each byte that is another, and each that is missing, is noticed${needsA
   const failureOf = async (bytes: Buffer): Promise<unknown> => {
     const file = storedFile(bytes);
     try {
-      await using opened = await openEncrypted(file, key.identity, age);
+      await using opened = await openEncrypted(file, { identity: key.identity, uid: 0 }, age);
       await Array.fromAsync(opened.read(0, opened.sizeBytes));
       return undefined;
     } catch (error) {
@@ -213,7 +229,7 @@ ageTest(`what does not open an archive is said without quoting it${needsAge}`, a
     [`${key.secret} x`, "has no AGE-SECRET-KEY-1"],
     [`${key.secret}\n`.repeat(17), "at most 16"],
   ] as const) {
-    const error = await t.throwsAsync(openEncrypted(storedFile(sealed), identity, age), {
+    const error = await t.throwsAsync(openEncrypted(storedFile(sealed), { identity, uid: 0 }, age), {
       instanceOf: SvcError,
     });
     t.is(error.reason, "invalid_request");
@@ -236,7 +252,9 @@ test("a file that is none of age's is refused", async (t) => {
   const age = new Age(threadUrl);
   t.teardown(() => age[Symbol.dispose]());
   for (const bytes of [Buffer.alloc(0), Buffer.from("age-encryption.org/v1\n"), randomBytes(40_000)]) {
-    const error = await t.throwsAsync(openEncrypted(storedFile(bytes), "", age), { instanceOf: SvcError });
+    const error = await t.throwsAsync(openEncrypted(storedFile(bytes), { identity: "", uid: 0 }, age), {
+      instanceOf: SvcError,
+    });
     t.is(error.reason, "archive_damaged");
   }
 });

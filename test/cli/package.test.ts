@@ -1,7 +1,7 @@
 /** `svc package …`, and `svc install` of what has no manifest: what is shown, asked, written and tried. */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { access, mkdir, mkdtemp, readdir, readFile, rm, symlink, writeFile } from "node:fs/promises";
+import { access, chmod, mkdir, mkdtemp, readdir, readFile, rm, symlink, writeFile } from "node:fs/promises";
 import assert from "node:assert/strict";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -157,7 +157,13 @@ test("source check finds what is wrong beside an index", async (t) => {
   // Nor below it, nor through a link of its own.
   const own = await directory(t);
   await symlink(dir, join(own, "link"));
+  // Root's own, and its owner may put another in its place.
+  await mkdir(join(dir, "of-root"));
+  t.teardown(() => rm(join(dir, "of-root"), { recursive: true, force: true }));
+  await symlink(join(dir, "of-root"), join(own, "to-root"));
   for (const line of [
+    ["package", "init", "--template", "node", "--yes", join(dir, "of-root")],
+    ["package", "check", join(own, "to-root")],
     ["source", "check", dir],
     ["package", "init", "--template", "node", "--yes", join(dir, "a/new")],
     ["package", "init", "--template", "node", "--yes", join(own, "link")],
@@ -167,7 +173,20 @@ test("source check finds what is wrong beside an index", async (t) => {
     t.is(exitCode, 2, line.join(" "));
     t.regex(stderr, /is another user's: do this as its owner/);
   }
-  t.deepEqual(await readdir(dir), ["Procfile"]);
+  t.deepEqual((await readdir(dir)).sort(), ["Procfile", "of-root"]);
+  t.deepEqual(await readdir(join(dir, "of-root")), []);
+  const everybodys = await directory(t);
+  await chmod(everybodys, 0o777);
+  const { exitCode, stderr } = await svc(
+    "package",
+    "init",
+    "--template",
+    "node",
+    "--yes",
+    join(everybodys, "new"),
+  );
+  t.is(exitCode, 2);
+  t.regex(stderr, /everybody may change /);
 });
 
 test("an export is written whole or not at all, and by root in nobody else's directory", async (t) => {

@@ -10,11 +10,9 @@ import { parseAllDocuments } from "yaml";
 import type { ExportAppRequestTo } from "../../gen/svc/v1/words.ts";
 import { exportApp as exportWith } from "../../src/export/export.ts";
 import type { ExportedApp } from "../../src/export/workload.ts";
-import { createManifestParser } from "../../src/packages/manifest-parser.ts";
-import { createSettingsValidator } from "../../src/packages/settings-validator.ts";
 import type { RunnableApp } from "../../src/runtimes/runtime.ts";
+import { parseManifest } from "../packages/support/manifests.ts";
 
-const parser = createManifestParser(createSettingsValidator());
 const secret = "open sesame $(whoami) ${x} %h";
 
 const manifest = `id: shop
@@ -35,7 +33,7 @@ limits: { memory: 64MiB, cpus: 0.5, open_files: 64 }
 `;
 
 async function appOf(text: string, settings: RunnableApp["settings"] = {}): Promise<RunnableApp> {
-  const parsed = await parser.parse(text);
+  const parsed = await parseManifest(text);
   return {
     ...{
       id: parsed.id,
@@ -134,6 +132,57 @@ test("Quadlet gets units, with what systemd would expand spelt out", async (t) =
   t.true(files.some(({ name }) => name === "shop-keep.volume"));
   t.true(notes.some((note) => note.includes("podman secret create shop-password")));
 });
+
+const hostile = `id: hostile
+name: Hostile
+version: "1"
+docker:
+  image: "registry.example/hostile:1"
+  command: ["a\\r[Service]\\rExecStartPre=/bin/sh", "\\e"]
+  env: { YES: "yes", OCTAL: "0777", TIME: "12:30", BROKEN: "a\\Nb\\Lc", N: "n" }
+settings: { properties: { note: { type: string, default: "<<<svc: {{ key \\"x\\" }} :svc>>>", file: { path: note.txt } } } }
+`;
+
+test("what a package says begins no other line of a unit, and is no template", async (t) => {
+  const [unit] = exportApp(await appOf(hostile), "quadlet").files;
+  t.notRegex(unit?.content ?? "", /[\0-\x09\x0b-\x1f\x7f]/);
+  t.true(unit?.content.includes(String.raw`Exec="a\x0d[Service]\x0dExecStartPre=/bin/sh" "\x1b"`));
+  const bent = await appOf(hostile.replace("docker:", String.raw`docker:${"\n"}  working_dir: "/srv\\"`));
+  t.throws(() => exportApp(bent, "quadlet"), {
+    message: "WorkingDir= cannot end in a backslash, or go over several lines",
+  });
+  const [job] = exportApp(await appOf(hostile), "nomad").files;
+  const { Job } = JSON.parse(job?.content ?? "") as {
+    Job: { TaskGroups: { Tasks: { Templates: { EmbeddedTmpl: string; LeftDelim: string }[] }[] }[] };
+  };
+  const [template] = Job.TaskGroups[0]?.Tasks[0]?.Templates ?? [];
+  t.is(template?.EmbeddedTmpl, '<<<svc: {{ key "x" }} :svc>>>');
+  t.false(template?.EmbeddedTmpl.includes(template.LeftDelim));
+});
+
+const pythonTest = canReadYaml() ? test : test.skip;
+
+/** What reads YAML 1.1, as the engines' own tools do. */
+function canReadYaml(): boolean {
+  try {
+    execFileSync("python3", ["-c", "import yaml"], { stdio: "ignore" });
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+for (const to of ["kubernetes", "compose"] satisfies ExportAppRequestTo[]) {
+  pythonTest(`text stays text in an export to ${to}, to who reads YAML 1.1`, async (t) => {
+    const [file] = exportApp(await appOf(hostile), to).files;
+    const program =
+      "import json, sys, yaml; print(json.dumps(list(yaml.safe_load_all(sys.stdin.buffer.read().decode()))))";
+    const read = execFileSync("python3", ["-c", program], { input: file?.content ?? "", encoding: "utf8" });
+    const text = JSON.stringify(JSON.parse(read));
+    for (const value of ["yes", "0777", "12:30", "a\u0085b\u2028c", "n"])
+      t.true(text.includes(JSON.stringify(value)), value);
+  });
+}
 
 const odd = `id: odd
 name: Odd

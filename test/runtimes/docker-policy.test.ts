@@ -135,6 +135,18 @@ for (const [name, permission, options] of refused) {
   });
 }
 
+rootTest(
+  `words that each list of containers has are too many for others, not for root${needsRoot}`,
+  async (t) => {
+    const options = { Cmd: Array.from({ length: 20 }, () => "a".repeat(10_000)) };
+    t.regex(
+      await verdict(options, nobody),
+      /^the container is \d+ characters long.* which only root's own apps may/,
+    );
+    t.is(await verdict(options, 0), "allowed");
+  },
+);
+
 const links: [name: string, path: string][] = [
   ["a link out of the app's directory", "repo/etc"],
   ["a link in the place of a volume", "volumes/out"],

@@ -59,3 +59,21 @@ composeTest(`nor does a service of a user's project${needsCompose}`, async (t) =
     t.is((await failureOf(fixture.compose.prepare(app, {}))).reason, "denied", image);
   }
 });
+
+dockerTest(
+  `an image that says too much of itself is not a user's to build, and is gone${needsDocker}`,
+  async (t) => {
+    const fixture = fixtureNow();
+    const { engine, runtime } = fixture;
+    await engine.images.build("svc/plain-base:2");
+    const labels = Array.from({ length: 20 }, (_, at) => `LABEL l${at}=${"a".repeat(10_000)}`).join("\n");
+    const app = await fixture.app("wordy", "docker: { build: {} }", {
+      files: { Dockerfile: `FROM svc/plain-base:2\n${labels}\n` },
+    });
+    const error = await failureOf(runtime.prepare(app, {}));
+    t.is(error.reason, "denied", error.message);
+    t.regex(error.message, /^the image svc\.local\/wordy:\w+ is \d+ characters long/);
+    const label = encodeURIComponent(JSON.stringify({ label: ["svc.app=wordy"] }));
+    t.deepEqual((await engine.request("GET", `/images/json?filters=${label}`)).expect(200), []);
+  },
+);

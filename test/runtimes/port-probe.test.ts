@@ -24,3 +24,24 @@ test("a package cannot have the daemon ask without a pause", async (t) => {
   // Each second once; without a bound some thousand times.
   t.true(asked <= 20, String(asked));
 });
+
+test("half a character in a path is asked as the one that stands for it, and ends no daemon", async (t) => {
+  const asked: string[] = [];
+  const server = createServer((socket) => {
+    socket
+      .on("error", () => undefined)
+      .once("data", (head) => {
+        asked.push(head.toString("latin1").split(" ", 2)[1] ?? "");
+        socket.end("HTTP/1.1 200 OK\r\n\r\n");
+      });
+  });
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const { port } = server.address() as AddressInfo;
+  const http = { port, path: "/\ud800/ä" };
+  const spec = { http, intervalMs: 1, timeoutMs: 10_000, retries: 1, startPeriodMs: 0 };
+  using probe = new PortProbe(spec, undefined, { onChange: () => undefined });
+  await eventually(() => assert.equal(probe.health, "healthy"), 30_000);
+  server.close();
+  t.is(asked[0], "/%EF%BF%BD/%C3%A4");
+});

@@ -12,12 +12,11 @@ import type { RunnableApp } from "../../src/runtimes/runtime.ts";
 import { AppUnits } from "../../src/runtimes/service/app-unit.ts";
 import { parseUnit } from "../../src/runtimes/service/unit-file.ts";
 import { userDirectives, whyRefused } from "../../src/runtimes/service/unit-directives.ts";
-import { createManifestParser } from "../../src/packages/manifest-parser.ts";
 import type { Manifest } from "../../src/packages/manifest.ts";
-import { createSettingsValidator } from "../../src/packages/settings-validator.ts";
-import { parseExit } from "../../src/runtimes/service/journal.ts";
+import { journalLines, parseExit } from "../../src/runtimes/service/journal.ts";
 import { unitStatus } from "../../src/runtimes/service/unit-status.ts";
 import { environmentText, quoted, unitText } from "../../src/runtimes/service/unit-text.ts";
+import { parseManifest } from "../packages/support/manifests.ts";
 
 const run = promisify(execFile);
 const systemd = "/lib/systemd/systemd";
@@ -149,9 +148,8 @@ test("what a package says stays within its line, whatever it is", (t) => {
 });
 
 test("names and directories stay within their lines, and only root's own privileged units run as somebody else", async (t) => {
-  using settings = createSettingsValidator();
   const service = "service: { exec: [/bin/true], user: root }\npermissions: [privileged]";
-  const manifest = await createManifestParser(settings).parse(`id: a\nname: A\nversion: "1"\n${service}\n`);
+  const manifest = await parseManifest(`id: a\nname: A\nversion: "1"\n${service}\n`);
   const bad = "x\0ExecStartPre=+/bin/sh\rUser=root\n[Service]\u000bNice=-9";
   const textOf = (isPrivileged: boolean): string =>
     unitText({
@@ -300,3 +298,12 @@ for (const [json, expected] of [
 ] as const) {
   test(`how the journal says that a process ended: ${json}`, (t) => t.deepEqual(parseExit(json), expected));
 }
+
+test("megabytes in one message to the journal are left out, and the next lines are read", async (t) => {
+  const message = JSON.stringify({ MESSAGE: Array.from({ length: 400_000 }, () => 255) });
+  async function* printed(): AsyncGenerator<string> {
+    for (let at = 0; at < message.length; at += 65_536) yield message.slice(at, at + 65_536);
+    yield '\n{"MESSAGE":"next"}\n';
+  }
+  t.deepEqual(await Array.fromAsync(journalLines(printed())), ['{"MESSAGE":"next"}']);
+});

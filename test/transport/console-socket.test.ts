@@ -43,3 +43,19 @@ test("who answers stays", async (t) => {
   t.false(gone.aborted);
   t.is(pair.client.readyState, WebSocket.OPEN);
 });
+
+test("messages that are not taken stay where they are, also those without bytes", async (t) => {
+  using pair = await connected(true);
+  await once(pair.client, "open");
+  const paused = Promise.withResolvers<undefined>();
+  const pause = pair.socket.pause.bind(pair.socket);
+  pair.socket.pause = () => {
+    paused.resolve(undefined);
+    pause();
+  };
+  const { gone } = new ConsoleSocket(pair.socket);
+  const ack = JSON.stringify({ type: "ack", bytes: 1 });
+  for (let sent = 0; sent < 20_000; sent++) pair.client.send(ack);
+  await Promise.race([paused.promise, once(pair.client, "close"), once(gone, "abort")]);
+  t.true(pair.socket.isPaused);
+});

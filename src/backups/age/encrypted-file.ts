@@ -1,7 +1,7 @@
 /** An encrypted archive, read as if it were not: what is wanted of it costs the chunks that hold it, and no others. */
 import type { StoredFile } from "../storages/storage.ts";
 import { damaged } from "../archive-footer.ts";
-import type { Age } from "./age.ts";
+import type { Age, Opener } from "./age.ts";
 import { chunkBytes, nonceBytes, openedBytes, sealedChunkBytes } from "./age-payload.ts";
 
 /** What each file of age begins with. */
@@ -13,18 +13,17 @@ const chunksAtOnce = 8;
 
 /**
  * The stored file is the opened one's from now on.
- * @param identity what an identity file holds
  * @throws SvcError `invalid_request` for an identity that does not open it, `archive_damaged`
  */
 export async function openEncrypted(
   file: StoredFile,
-  identity: string,
+  opener: Opener,
   age: Age,
   signal?: AbortSignal,
 ): Promise<StoredFile> {
   try {
     const head = await headOf(file, signal);
-    const key = await age.open(head, identity);
+    const key = await age.open(head, opener);
     const sizeBytes = openedBytes(file.sizeBytes - head.length);
     if (sizeBytes === undefined) throw damaged("is cut short");
     return new EncryptedFile({ file, key, payloadAt: head.length, sizeBytes, age });

@@ -142,8 +142,7 @@ export class ComposeProjects {
       );
     }
     const identity = await identities.as(app.uid);
-    const readYaml: YamlReader = (text, bounds) =>
-      this.#options.yaml.read(`uid ${app.ownerUid}`, text, bounds);
+    const readYaml: YamlReader = (text, bounds) => this.#options.yaml.read(text, bounds, app.ownerUid);
     await checkComposeSources(identity, app.directory, appTree.repo, file, readYaml);
     const resolved = await readResolved(await this.#config(app, section, ended), file, readYaml);
     const project = runnableProject(resolved, {

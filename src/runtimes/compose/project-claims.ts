@@ -1,7 +1,14 @@
 /** Reads what a resolved compose file asks of the host beside its services: volumes, networks, secrets, configs. */
 import type { JsonObject, JsonValue } from "../../lib/json.ts";
-import { bindOf, volumeDriverAsks, type ContainerClaims, type HostAsk } from "../container-policy.ts";
+import {
+  bindOf,
+  tooLong,
+  volumeDriverAsks,
+  type ContainerClaims,
+  type HostAsk,
+} from "../container-policy.ts";
 import { externalName, isSet, recordOf, textOf } from "./compose-values.ts";
+import { copiesOf } from "./project-networks.ts";
 import { serviceClaims } from "./service-claims.ts";
 import { countPorts, documentPorts } from "./service-ports.ts";
 
@@ -33,7 +40,15 @@ function excessOf(services: number, document: JsonObject): string[] {
   return [
     ...(services > bounds.services ? [`has ${services} services, more than ${bounds.services}`] : []),
     ...(ports > bounds.ports ? [`publishes ${ports} ports, more than ${bounds.ports}`] : []),
+    ...tooLong(lengthOf(document)),
   ];
+}
+
+function lengthOf({ services, ...rest }: JsonObject): number {
+  return Object.values(recordOf(services)).reduce<number>(
+    (sum, service) => sum + JSON.stringify(service).length * copiesOf(recordOf(service)),
+    JSON.stringify(rest).length,
+  );
 }
 
 function parts(

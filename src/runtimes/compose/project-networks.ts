@@ -85,9 +85,11 @@ function withSubnet(network: JsonObject, subnet: string): JsonObject {
 
 /** How many the project may have at a time. */
 function containersOf(document: JsonObject): number {
-  const counts = Object.values(recordOf(document["services"])).map((service) => {
-    const { scale = null, deploy = null } = recordOf(service);
-    return Math.max(1, Number(textOf(scale)) || 0, Number(textOf(recordOf(deploy)["replicas"])) || 0);
-  });
+  const counts = Object.values(recordOf(document["services"])).map((service) => copiesOf(recordOf(service)));
   return counts.reduce((sum, count) => sum + count, 0);
+}
+
+/** How many containers of a service there may be at a time. */
+export function copiesOf({ scale = null, deploy = null }: JsonObject): number {
+  return Math.max(1, Number(textOf(scale)) || 0, Number(textOf(recordOf(deploy)["replicas"])) || 0);
 }

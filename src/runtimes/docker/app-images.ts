@@ -11,6 +11,7 @@ import { notFound, SvcError } from "../../errors.ts";
 import type { Identities } from "../../identity/identities.ts";
 import type { DockerRuntime } from "../../packages/manifest.ts";
 import { appTree } from "../app-tree.ts";
+import { tooLong } from "../container-policy.ts";
 import type { PulledImages, ReplacedImage, RunnableApp, RuntimeWork } from "../runtime.ts";
 import { builtPrefix, requireForeign } from "./foreign-images.ts";
 import { buildImage, type BuildOptions } from "./image-build.ts";
@@ -95,6 +96,16 @@ export class AppImages {
       labels: appLabels(app.id, storeId),
       base: (reference) => this.#base(app.ownerUid, withTag(reference), work),
     });
+    await this.#requireShort(app.ownerUid, this.builtTag(app, part));
+  }
+
+  /** @throws SvcError `denied` for a regular user's image that says too much of itself; it is gone then */
+  async #requireShort(ownerUid: number, reference: string): Promise<void> {
+    if (ownerUid === 0) return;
+    const [excess] = tooLong(JSON.stringify((await this.inspect(reference)) ?? {}).length);
+    if (excess === undefined) return;
+    await this.#remove(reference);
+    throw new SvcError("denied", `the image ${reference} ${excess}, which only root's own apps may`);
   }
 
   async #base(ownerUid: number, reference: string, work: RuntimeWork) {
@@ -111,6 +122,7 @@ export class AppImages {
     const reference = withTag(image);
     const credentials = await this.#options.credentialsOf(ownerUid, reference);
     await pullImage(this.#options.engine, reference, { ...work, credentials });
+    await this.#requireShort(ownerUid, reference);
   }
 
   /**

@@ -9,6 +9,7 @@ import {
   namespaceAsks,
   propagationAsks,
   securityOptAsks,
+  tooLong,
   volumeDriverAsks,
   type Bind,
   type ContainerClaims,
@@ -101,7 +102,8 @@ export function createClaims(
     else read(value, draft);
   }
   const { asks, binds, hostPorts } = draft;
-  return { subject: "the container", user, asks, binds, hostPorts };
+  const excess = tooLong(JSON.stringify(options).length);
+  return { subject: "the container", user, asks, binds, hostPorts, excess };
 }
 
 function unknownOption(key: string): HostAsk {

@@ -145,7 +145,7 @@ function probeHttp({ host = "127.0.0.1", port, path }, timeoutMs) {
     socket.once("connect", () => {
       const name = host.includes(":") ? `[${host}]` : host;
       socket.write(
-        `GET ${path.replace(/[^!-~]/gu, encodeURIComponent)} HTTP/1.1\r\nHost: ${name}:${port}\r\nUser-Agent: svc-health\r\nAccept: */*\r\nConnection: close\r\n\r\n`,
+        `GET ${path.toWellFormed().replace(/[^!-~]/gu, encodeURIComponent)} HTTP/1.1\r\nHost: ${name}:${port}\r\nUser-Agent: svc-health\r\nAccept: */*\r\nConnection: close\r\n\r\n`,
       );
     });
     socket.on("data", (/** @type {string} */ text) => {

@@ -1,8 +1,8 @@
 /** The lines of a unit in the journal, by cursor (journalctl(1)). */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { createInterface } from "node:readline";
 import { systemDirs } from "../../identity/launch.ts";
+import { boundedLines } from "../../lib/lines.ts";
 import type { LogRecord } from "../runtime.ts";
 
 export interface JournalQuestion {
@@ -37,6 +37,11 @@ const mainExited = "98e322203f7a4ed290d09fe03c09fe15";
 const exitMs = 10_000;
 /** Longer lines come cut: the journal itself keeps 48 KiB of one. */
 const maxTextLength = 64 * 1024;
+/**
+ * Of a line that journalctl prints, in which each byte may be a number. Whoever speaks to the journal itself may send megabytes
+ * in one message, which nobody reads, and all would wait for: it is left out.
+ */
+const maxPrintedLength = 512 * 1024;
 const fields = "MESSAGE,_PID";
 const asJson = ["--no-pager", "--quiet", "--output=json"];
 
@@ -96,12 +101,17 @@ async function* printed(
   const end = (): void => void child.kill("SIGKILL");
   signal?.addEventListener("abort", end, { once: true });
   try {
-    yield* createInterface({ input: child.stdout, crlfDelay: Infinity });
+    yield* journalLines(child.stdout.setEncoding("utf8") as AsyncIterable<string>);
   } finally {
     signal?.removeEventListener("abort", end);
     end();
     await exited;
   }
+}
+
+/** The lines of what journalctl prints that are no longer than any of an app's output. */
+export function journalLines(pieces: AsyncIterable<string>): AsyncGenerator<string, void> {
+  return boundedLines(pieces, { maxLength: maxPrintedLength, leavesOutLong: true, turn: () => undefined });
 }
 
 /** `undefined` for what says nothing of an end. */
