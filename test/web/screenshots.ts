@@ -11,7 +11,7 @@ import { ScheduleService } from "../../gen/svc/v1/schedule_pb.ts";
 import { isRoot, startDaemon, type TestDaemon } from "../support/daemon.ts";
 import { startEngine, whyNoDocker, type TestEngine } from "../support/docker.ts";
 import { freePort, writeFiles } from "../support/packages.ts";
-import { bundledMain, launchBrowser, openPage } from "./support/open-page.ts";
+import { addressFor, bundledMain, launchBrowser, openPage } from "./support/open-page.ts";
 import { visitEngine, visitNode, visitViews } from "./support/visit-views.ts";
 
 /** By id: one runs, one is stopped, one fails. */
@@ -58,6 +58,7 @@ try {
       await page.context().close();
     }
   }
+  await forReadme();
   console.log(`The screenshots are in ${dir}`);
 } finally {
   await browser.close();
@@ -65,6 +66,37 @@ try {
 
 async function picture(page: Page, name: string): Promise<void> {
   await page.screenshot({ path: join(dir, `${name}.png`), fullPage: true });
+}
+
+/** Those in `docs/pictures`: small, and without a path of this machine. */
+async function forReadme(): Promise<void> {
+  const open = async (colorScheme: "light" | "dark", width: number, height: number, hash: string) => {
+    const { page } = await openPage(browser, { colorScheme, viewport: { width, height } });
+    await page.goto(await addressFor(daemon));
+    await page.getByText("Live").waitFor();
+    await page.evaluate(`location.hash = ${JSON.stringify(hash)}`);
+    return page;
+  };
+  const take = async (page: Page, name: string, from = ""): Promise<void> => {
+    if (from !== "") {
+      const heading = `[...document.querySelectorAll("h2")].find(({ textContent }) => textContent === "${from}")`;
+      await page.evaluate(`${heading}.scrollIntoView(); scrollBy(0, -16)`);
+    }
+    await page.screenshot({ path: join(dir, `readme-${name}.png`) });
+    await page.context().close();
+  };
+  const app = await open("light", 640, 520, "#/apps/notes");
+  await app.getByText("See what takes the room").click();
+  await app.getByText("What is right in it").waitFor();
+  await take(app, "app", "Disk");
+  const week = await open("light", 1000, 340, "#/schedules");
+  await week.getByText("fetch-weather").nth(1).waitFor();
+  await take(week, "week", "The week to come");
+  const question = await open("dark", 380, 520, "#/backups/notes");
+  await question.getByRole("rowheader").getByRole("link").first().click();
+  await question.getByRole("button", { name: "Restore into the app" }).click();
+  await question.getByRole("dialog").waitFor();
+  await take(question, "question");
 }
 
 async function fillDaemon(of: TestDaemon): Promise<void> {

@@ -1,5 +1,5 @@
 import type { App } from "../../../gen/svc/v1/app_pb.ts";
-import type { SystemMetrics } from "../../../gen/svc/v1/monitor_pb.ts";
+import type { FilesystemMetrics, SystemMetrics } from "../../../gen/svc/v1/monitor_pb.ts";
 import type { Api } from "../api.ts";
 import { useHostSample } from "../host-sample.ts";
 import type { NodeView } from "../node-view.ts";
@@ -107,7 +107,7 @@ function Figures({ now }: { now: SystemMetrics }) {
         share={percentOf(used, now.memoryTotalBytes)}
         says={texts.overview.used(formatBytes(used), formatBytes(now.memoryTotalBytes))}
       />
-      {now.filesystems.map(({ path, usedBytes, sizeBytes }) => (
+      {disksOf(now).map(({ path, usedBytes, sizeBytes }) => (
         <Meter
           key={path}
           label={texts.overview.disk(plainText(path))}
@@ -127,4 +127,17 @@ function Figures({ now }: { now: SystemMetrics }) {
       </dl>
     </>
   );
+}
+
+const leastDiskBytes = 2n ** 24n;
+
+/** Where something can be kept, each once: a container engine mounts the same room for each container. All are at the machine. */
+function disksOf({ filesystems }: SystemMetrics): FilesystemMetrics[] {
+  const first = new Map<string, FilesystemMetrics>();
+  for (const filesystem of filesystems.toSorted((one, other) => one.path.length - other.path.length)) {
+    const { sizeBytes, usedBytes } = filesystem;
+    const room = `${String(sizeBytes)} ${String(usedBytes)}`;
+    if (sizeBytes >= leastDiskBytes && !first.has(room)) first.set(room, filesystem);
+  }
+  return [...first.values()];
 }
