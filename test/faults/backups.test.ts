@@ -1,6 +1,7 @@
 /**
- * A daemon that is killed at any point of making, rotating, restoring and deleting archives: an archive is absent or whole,
- * the app is as before or as restored, and the next daemon leaves nothing half done. `SVC_LONG=1` kills 200 times.
+ * A daemon that is killed at any point of making, rotating, restoring and deleting archives, plain ones and encrypted ones: an
+ * archive is absent or whole, the app is as before or as restored, and the next daemon leaves nothing half done. `SVC_LONG=1`
+ * kills 200 times.
  */
 import assert from "node:assert/strict";
 import { randomBytes } from "node:crypto";
@@ -11,6 +12,7 @@ import { setTimeout as wait } from "node:timers/promises";
 import test from "ava";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
 import { BackupService } from "../../gen/svc/v1/backup_pb.ts";
+import { hasAge, newAgeKey } from "../support/age.ts";
 import { startDaemon, type TestDaemon } from "../support/daemon.ts";
 import { eventually } from "../support/eventually.ts";
 import { freePort, writePackage } from "../support/packages.ts";
@@ -46,8 +48,9 @@ test(`${kills} kills leave whole archives, and the app as it was or as restored`
   const local = (name: string) =>
     ({ name, location: { case: "local", value: { dir: join(daemon.dir, name) } } }) as const;
   await backups.upsertBackupStorage(local("disk"));
-  await backups.upsertBackupStorage(
-    server === undefined
+  const key = hasAge ? await newAgeKey(daemon.dir, "key.txt") : undefined;
+  await backups.upsertBackupStorage({
+    ...(server === undefined
       ? local("far")
       : {
           name: "far",
@@ -58,8 +61,13 @@ test(`${kills} kills leave whole archives, and the app as it was or as restored`
               ...{ accessKey: server.accessKey, secretKey: server.secretKey },
             },
           },
-        },
-  );
+        }),
+    ...(key && { recipients: [key.recipient] }),
+  });
+  const refOf = ({ storage, name }: Found) => ({
+    ...{ appId: "web", storage, name },
+    ...(key && name.endsWith(".age") && { identity: key.identity }),
+  });
   /** What `notes` says in an archive. */
   const contents = new Map<string, string>();
   let content = "0";
@@ -90,7 +98,7 @@ test(`${kills} kills leave whole archives, and the app as it was or as restored`
     const before = await list();
     const others = before.filter((each) => !isFirst(each));
     const chosen = others[random(others.length)];
-    const ref = { appId: "web", storage: chosen?.storage ?? "", name: chosen?.name ?? "" };
+    const ref = refOf(chosen ?? { storage: "", name: "" });
     const contentBefore = content;
     if (operation === "create" || operation === "rotate") {
       content = `${kill + 1}`;
@@ -131,7 +139,7 @@ test(`${kills} kills leave whole archives, and the app as it was or as restored`
     for (const { storage, name } of after) {
       if (!contents.has(name)) contents.set(name, content);
       if (!before.some((each) => each.storage === storage && each.name === name) || name === ref.name)
-        await t.notThrowsAsync(backups.verifyBackup({ appId: "web", storage, name }), what);
+        await t.notThrowsAsync(backups.verifyBackup(refOf({ storage, name })), what);
     }
     const gone = before.filter(
       (each) => !after.some(({ storage, name }) => storage === each.storage && name === each.name),
