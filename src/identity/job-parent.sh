@@ -25,6 +25,9 @@ cd "$dir" || {
 }
 umask 022
 
+# In seconds since the host's boot.
+read -r began _ </proc/uptime
+
 # Said before: a command that kills its parent at once has begun, too.
 echo begun >&3
 (
@@ -53,11 +56,14 @@ descendants() {
 }
 
 # Sets `found` to the living processes of the job's session and those that have the run's id in their environment. Only
-# processes that came since can be: as long as those are few the others are not looked at.
+# processes that came since can be: as long as those are few the others are not looked at. Of a short run they may be more,
+# as among hundreds that begin at once: nobody gets through all ids of a host within seconds.
 find_left() {
-  found=
+  found= few=500
+  read -r now _ </proc/uptime
+  [ $((${now%.*} - ${began%.*})) -gt 10 ] || few=3000
   read -r _ _ _ _ last </proc/loadavg
-  if [ "$last" -ge "$job" ] && [ $((last - job)) -le 500 ]; then
+  if [ "$last" -ge "$job" ] && [ $((last - job)) -le "$few" ]; then
     files= pid=$job
     while [ "$pid" -lt "$last" ]; do
       pid=$((pid + 1))

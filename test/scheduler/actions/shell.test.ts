@@ -233,7 +233,7 @@ test("what a run costs does not grow with the processes of the host", async (t) 
     const amongMs = await cost();
     t.log(`${aloneMs} ms of processor for ten runs, ${amongMs} ms among ${count} processes more`);
     // To look at each of them took half a second for ten runs and more.
-    t.true(amongMs < 2 * aloneMs + 150, `${amongMs} ms, and ${aloneMs} ms without them`);
+    t.true(amongMs < aloneMs + 250, `${amongMs} ms, and ${aloneMs} ms without them`);
   } finally {
     process.kill(-crowd.pid!, "SIGKILL");
   }
