@@ -30,6 +30,13 @@ export class BenchDaemon implements AsyncDisposable {
     this.#configFile = join(dir, "svc.toml");
   }
 
+  /** Of its TCP listener, and the token that opens it. */
+  async door(): Promise<{ port: number; token: string }> {
+    const log = await readFile(join(this.dir, "daemon.log"), "utf8");
+    const port = Number([...log.matchAll(/"port":(\d+)/g)].at(-1)?.[1]);
+    return { port, token: (await readFile(join(this.dir, "api.token"), "utf8")).trim() };
+  }
+
   get pid(): number {
     return this.#process?.pid ?? 0;
   }

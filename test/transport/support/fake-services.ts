@@ -5,6 +5,7 @@ import { AppService } from "../../../gen/svc/v1/app_pb.ts";
 import { BackupService } from "../../../gen/svc/v1/backup_pb.ts";
 import { DaemonService } from "../../../gen/svc/v1/daemon_pb.ts";
 import { DockerService } from "../../../gen/svc/v1/docker_pb.ts";
+import { EventService } from "../../../gen/svc/v1/event_pb.ts";
 import { FileService } from "../../../gen/svc/v1/file_pb.ts";
 import { MonitorService } from "../../../gen/svc/v1/monitor_pb.ts";
 import { ProcessService } from "../../../gen/svc/v1/process_pb.ts";
@@ -18,7 +19,9 @@ import { userOf } from "../../../src/rpc/user-context.ts";
 export interface FakeHandlers {
   app?: Partial<ServiceImpl<typeof AppService>>;
   daemon?: Partial<ServiceImpl<typeof DaemonService>>;
+  event?: Partial<ServiceImpl<typeof EventService>>;
   file?: Partial<ServiceImpl<typeof FileService>>;
+  monitor?: Partial<ServiceImpl<typeof MonitorService>>;
   process?: Partial<ServiceImpl<typeof ProcessService>>;
   schedule?: Partial<ServiceImpl<typeof ScheduleService>>;
   system?: Partial<ServiceImpl<typeof SystemService>>;
@@ -44,8 +47,9 @@ export function fakeServices(handlers: FakeHandlers = {}): BoundService[] {
     bind(BackupService),
     bind(DaemonService, daemon),
     bind(DockerService),
+    bind(EventService, handlers.event),
     bind(FileService, handlers.file),
-    bind(MonitorService),
+    bind(MonitorService, handlers.monitor),
     bind(ProcessService, handlers.process),
     bind(ScheduleService, handlers.schedule),
     bind(SystemService, handlers.system),

@@ -1,0 +1,300 @@
+/**
+ * What a platform costs its nodes, and a node its platform: rounds of status, push, metrics and events over simulated nodes and real
+ * ones; and what becomes of a node whose platform is away, slow, comes back all at once, or is of another year. `SVC_BENCH_TINY=1`
+ * tries it with little.
+ */
+import { request as httpRequest, type ClientRequest } from "node:http";
+import { readFile } from "node:fs/promises";
+import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import { create, createFileRegistry, fromBinary, toBinary, type DescMessage } from "@bufbuild/protobuf";
+import { FileDescriptorSetSchema } from "@bufbuild/protobuf/wkt";
+import { createClient } from "@connectrpc/connect";
+import { DaemonService, GetStatusRequestSchema, GetStatusResponseSchema } from "../gen/svc/v1/daemon_pb.ts";
+import { ScheduleService } from "../gen/svc/v1/schedule_pb.ts";
+import { socketTransport } from "../test/support/daemon.ts";
+import { callsPerRound, comeBack, NodeLink, pushedJobs, type NodeAddress } from "./fleet/platform.ts";
+import { ChildServer } from "./support/child-server.ts";
+import { startDaemon, type BenchDaemon } from "./support/daemon.ts";
+import { compareCpuUs, cpuUs } from "./support/load.ts";
+import { memoryMib } from "./support/processes.ts";
+import { amount, type Bench, type Result } from "./support/result.ts";
+import { median, percentile } from "./support/statistics.ts";
+import { temporaryDirectory } from "./support/temporary-directory.ts";
+
+const isTiny = process.env["SVC_BENCH_TINY"] === "1";
+const simulated = isTiny ? 20 : 500;
+const real = isTiny ? 2 : 8;
+const runs = isTiny ? 2 : 7;
+const roundsPerRun = isTiny ? 5 : 20;
+const returning = isTiny ? 20 : 100;
+const spreadMs = isTiny ? 2_000 : 10_000;
+const quietMs = isTiny ? 2_000 : 20_000;
+const missedRuns = isTiny ? 100 : 3_000;
+const root = join(import.meta.dirname, "..");
+
+export const bench: Bench = {
+  name: "fleet",
+  async run() {
+    await using directory = await temporaryDirectory();
+    await using bare = await ChildServer.start("bare-connect.ts", join(directory.path, "bare.sock"), "2");
+    const results = [await measureSimulated(directory.path, bare), ...(await measureReal(bare))];
+    await using node = await startDaemon();
+    const { port, token } = await node.door();
+    const door = { port, token };
+    results.push(await measureVersions(node, door));
+    results.push(await measureSlow(node, door));
+    results.push(...(await measureReturn(node, door)));
+    results.push(await measureAway(node, door));
+    return results;
+  },
+};
+
+/** Calls of a bare server, as many as `rounds` of one link are. */
+function bareCalls({ socket }: ChildServer, rounds: number): () => Promise<void> {
+  const client = createClient(DaemonService, socketTransport(socket, "grpc"));
+  return async () => {
+    for (let call = 0; call < rounds * callsPerRound; call += 1) await client.getStatus({});
+  };
+}
+
+/** The pipeline alone, and the platform's own side of it. */
+async function measureSimulated(dir: string, bare: ChildServer): Promise<Result> {
+  await using nodes = await ChildServer.start("../fleet/simulated-nodes.ts", dir, String(simulated));
+  using links = linksTo(Array.from({ length: simulated }, (_, at) => ({ socket: join(dir, `${at}.sock`) })));
+  const ended = new AbortController();
+  for (const link of links.all) await link.follow(ended.signal);
+  const before = process.cpuUsage();
+  const { measuredUs, yardstickUs } = await compareCpuUs(
+    runs,
+    simulated,
+    { pid: nodes.pid, work: () => links.round() },
+    { pid: bare.pid, work: bareCalls(bare, simulated) },
+  );
+  const { user, system } = process.cpuUsage(before);
+  const own = (user + system) / ((runs + 1) * simulated);
+  ended.abort();
+  return {
+    what: `a round (status, push of ${pushedJobs} jobs, metrics) with each of ${simulated} simulated nodes that are followed; the platform has ${amount(own, "µs")} of its own, the yardstick's part with it`,
+    measured: `${amount(measuredUs, "µs")} of a node's processor time`,
+    yardstick: `${callsPerRound} calls of bare connect-node ${amount(yardstickUs, "µs")}`,
+    value: measuredUs / yardstickUs,
+    goal: 3,
+    unit: "×",
+    runs,
+  };
+}
+
+/** Whole daemons, over TCP with a token: the same push as before, and one that changes every job. */
+async function measureReal(bare: ChildServer): Promise<Result[]> {
+  await using stack = new AsyncDisposableStack();
+  const daemons: BenchDaemon[] = [];
+  for (let at = 0; at < real; at += 1) daemons.push(stack.use(await startDaemon()));
+  const doors = await Promise.all(daemons.map((daemon) => daemon.door()));
+  using links = linksTo(doors);
+  const ended = new AbortController();
+  for (const link of links.all) await link.follow(ended.signal);
+  let revision = 0;
+  const costs = { same: [] as number[], changed: [] as number[], bare: [] as number[] };
+  const cost = async (pids: readonly number[], work: () => Promise<unknown>): Promise<number> => {
+    const sum = async (): Promise<number> => (await Promise.all(pids.map(cpuUs))).reduce((a, b) => a + b, 0);
+    const before = await sum();
+    await work();
+    return ((await sum()) - before) / (roundsPerRun * pids.length);
+  };
+  const pids = daemons.map(({ pid }) => pid);
+  const callBare = bareCalls(bare, roundsPerRun);
+  for (let run = -1; run < runs; run += 1) {
+    const same = await cost(pids, () => repeat(roundsPerRun, () => links.round(revision)));
+    const changed = await cost(pids, () => repeat(roundsPerRun, () => links.round(++revision)));
+    const yardstick = await cost([bare.pid], callBare);
+    if (run < 0) continue;
+    costs.same.push(same);
+    costs.changed.push(changed);
+    costs.bare.push(yardstick);
+  }
+  ended.abort();
+  const yardstickUs = median(costs.bare);
+  const row = (what: string, measuredUs: number, goal: number): Result => ({
+    what: `a round with each of ${real} daemons, ${what}`,
+    measured: `${amount(measuredUs, "µs")} of processor time`,
+    yardstick: `${callsPerRound} calls of bare connect-node ${amount(yardstickUs, "µs")}`,
+    value: measuredUs / yardstickUs,
+    ...{ goal, unit: "×", runs },
+  });
+  return [
+    row("the same jobs again", median(costs.same), 6),
+    row(`${pushedJobs} changed jobs`, median(costs.changed), 25),
+  ];
+}
+
+/** Of the year before, and of a future with fields that nobody knows yet: against today's. */
+async function measureVersions(node: BenchDaemon, { port, token }: Door): Promise<Result> {
+  const files = createFileRegistry(
+    fromBinary(FileDescriptorSetSchema, await readFile(join(root, "proto/svc-0.1.0.binpb"))),
+  );
+  const older = files.getMessage("svc.v1.GetStatusResponse");
+  if (older === undefined) throw new Error("0.1.0 had no GetStatus");
+  const today = toBinary(GetStatusRequestSchema, create(GetStatusRequestSchema));
+  // Field 1000, of 3,000 bytes.
+  const future = Buffer.concat([today, Uint8Array.of(0xc2, 0x3e, 0xb8, 0x17), Buffer.alloc(3_000)]);
+  const ask = async (body: Uint8Array, schema: DescMessage): Promise<void> => {
+    const answer = await fetch(`http://127.0.0.1:${port}/svc.v1.DaemonService/GetStatus`, {
+      method: "POST",
+      headers: { "content-type": "application/proto", authorization: `Bearer ${token}` },
+      body: Buffer.from(body),
+    });
+    const status = fromBinary(schema, new Uint8Array(await answer.arrayBuffer())) as { version?: string };
+    if (!answer.ok || (status.version ?? "") === "") throw new Error(`the answer was ${answer.status}`);
+  };
+  const askBoth = async (): Promise<void> => {
+    await ask(today, older);
+    await ask(future, older);
+  };
+  const count = 100 * roundsPerRun;
+  const { measuredUs, yardstickUs } = await compareCpuUs(
+    runs,
+    count,
+    {
+      pid: node.pid,
+      work: () => repeat(count / 2, askBoth),
+    },
+    { pid: node.pid, work: () => repeat(count, () => ask(today, GetStatusResponseSchema)) },
+  );
+  return {
+    what: "status for a platform of 0.1.0 and for one with unknown fields of 3,000 bytes, in turn",
+    measured: `${amount(measuredUs, "µs")} of processor time`,
+    yardstick: `for one of today ${amount(yardstickUs, "µs")}`,
+    value: measuredUs / yardstickUs,
+    goal: 1.5,
+    unit: "×",
+    runs,
+  };
+}
+
+interface Door {
+  readonly port: number;
+  readonly token: string;
+}
+
+/** It follows and does not read: what the node keeps for it is bounded, and nobody else notices. */
+async function measureSlow(node: BenchDaemon, { port, token }: Door): Promise<Result> {
+  const follow = (): ClientRequest => {
+    const headers = { authorization: `Bearer ${token}` };
+    const asked = httpRequest({ host: "127.0.0.1", port, path: "/v1/events", headers });
+    // Taken, and never read.
+    asked.on("response", (answer) => answer.pause()).on("error", () => undefined);
+    return asked.end();
+  };
+  const schedules = createClient(ScheduleService, socketTransport(node.socket, "grpc"));
+  const job = { id: "noise", trigger: "0 4 1 1 *", action: { type: "shell", command: "true" } };
+  await schedules.upsertSchedule(job);
+  const makeEvents = async (): Promise<void> => {
+    for (let at = 0; at < missedRuns; at += 1)
+      await schedules.upsertSchedule({ ...job, comment: String(at) });
+  };
+  await makeEvents();
+  const alone = (await memoryMib(node.pid)).rss;
+  const streams = Array.from({ length: 100 }, follow);
+  await sleep(500);
+  await makeEvents();
+  const { rss } = await memoryMib(node.pid);
+  for (const stream of streams) stream.destroy();
+  return {
+    what: `memory that 100 streams of events take which nobody reads, after ${missedRuns} changes`,
+    measured: `${amount(rss, "MiB")} resident`,
+    yardstick: `before ${amount(alone, "MiB")}`,
+    value: rss / alone,
+    goal: 1.5,
+    unit: "×",
+    runs: 1,
+  };
+}
+
+/** How long somebody else on the node waits for an answer while a platform's links come back. */
+async function measureReturn(node: BenchDaemon, door: Door): Promise<Result[]> {
+  const during = async (work: Promise<unknown>): Promise<number> => {
+    const waits: number[] = [];
+    const ended = new AbortController();
+    const over = work.finally(() => ended.abort());
+    over.catch(() => undefined);
+    while (!ended.signal.aborted) {
+      const beganMs = performance.now();
+      await node.get("/v1/status");
+      waits.push(performance.now() - beganMs);
+      await sleep(5);
+    }
+    await over;
+    return percentile(waits, 0.99);
+  };
+  const alone = await during(sleep(spreadMs / 2));
+  const atOnce = await during(comeBack(door, returning, 0));
+  const jittered = await during(comeBack(door, returning, spreadMs));
+  const row = (what: string, measuredMs: number, goal: number): Result => ({
+    what: `p99 of somebody else's status while ${returning} links come back ${what}`,
+    measured: amount(measuredMs, "ms"),
+    yardstick: `while nobody does ${amount(alone, "ms")}`,
+    value: measuredMs / alone,
+    ...{ goal, unit: "×", runs: 1 },
+  });
+  return [row("all at once", atOnce, 100), row(`within ${spreadMs / 1_000} s, by chance`, jittered, 10)];
+}
+
+/** What a node does for a platform that was there and is gone, against before it came. */
+async function measureAway(node: BenchDaemon, door: Door): Promise<Result> {
+  const quiet = async (): Promise<number> => {
+    const before = await cpuUs(node.pid);
+    await sleep(quietMs);
+    return ((await cpuUs(node.pid)) - before) / (quietMs / 1_000);
+  };
+  const before = await quiet();
+  {
+    using links = linksTo(Array.from({ length: returning }, () => door));
+    const ended = new AbortController();
+    await links.each((link) => link.follow(ended.signal));
+  }
+  // The connections of those are broken now, as by a tunnel that has gone.
+  await sleep(1_000);
+  const after = await quiet();
+  return {
+    what: `processor time of a second without a platform, after ${returning} links that broke`,
+    measured: amount(after, "µs"),
+    yardstick: `before they came ${amount(before, "µs")}`,
+    value: after / before,
+    goal: 1.5,
+    unit: "×",
+    runs: 1,
+  };
+}
+
+interface Links extends Disposable {
+  readonly all: readonly NodeLink[];
+  each: (work: (link: NodeLink) => Promise<void>) => Promise<void>;
+  /** One with each, a few at a time. */
+  round: (revision?: number) => Promise<void>;
+}
+
+const atOnce = 8;
+
+function linksTo(addresses: readonly NodeAddress[]): Links {
+  const all = addresses.map((address) => new NodeLink(address));
+  const each = async (work: (link: NodeLink) => Promise<void>): Promise<void> => {
+    const left = [...all];
+    const take = async (): Promise<void> => {
+      for (let link = left.pop(); link !== undefined; link = left.pop()) await work(link);
+    };
+    await Promise.all(Array.from({ length: atOnce }, take));
+  };
+  return {
+    all,
+    each,
+    round: (revision) => each((link) => link.round(revision)),
+    [Symbol.dispose]: () => {
+      for (const link of all) link[Symbol.dispose]();
+    },
+  };
+}
+
+async function repeat(times: number, work: () => Promise<unknown>): Promise<void> {
+  for (let at = 0; at < times; at += 1) await work();
+}

@@ -1,0 +1,55 @@
+/**
+ * `node simulated-nodes.ts DIR COUNT`: so many nodes in one process, each the real front door and pipeline at a socket of its own,
+ * `DIR/0.sock` and so on, over services that remember what was pushed and tell of nothing else. Prints a line when all listen.
+ */
+import { once } from "node:events";
+import { join } from "node:path";
+import { createPipeline } from "../../src/rpc/pipeline.ts";
+import { createListeners, type Listeners } from "../../src/transport/listeners.ts";
+import type { Schedule } from "../../gen/svc/v1/schedule_pb.ts";
+import { fakeServices } from "../../test/transport/support/fake-services.ts";
+
+const [, , dir, count] = process.argv;
+if (dir === undefined) throw new Error("usage: simulated-nodes.ts DIR COUNT");
+const log = { info: () => undefined, warn: console.error, error: console.error };
+
+function createNode(name: string): Listeners {
+  const pushed = new Map<string, Schedule[]>();
+  const pipeline = createPipeline({
+    log,
+    services: fakeServices({
+      daemon: {
+        getStatus: () => ({
+          ...{ version: "0.2.0", hostname: name, mode: "system" },
+          capabilities: ["events", "metrics", "schedules"],
+        }),
+      },
+      schedule: {
+        replaceManagedSchedules({ managedBy, schedules }) {
+          pushed.set(managedBy, schedules);
+          return { schedules };
+        },
+      },
+      monitor: { getSystemMetrics: () => ({}) },
+      event: {
+        async *streamEvents(_request, { signal }) {
+          yield { cursor: `${name}-0`, kind: "begin" };
+          if (!signal.aborted) await once(signal, "abort");
+        },
+      },
+    }),
+  });
+  return createListeners({
+    ...{ pipeline, log, tokens: { authenticate: () => null }, mode: "system" },
+    selfUid: process.getuid?.() ?? 0,
+    socketPath: join(dir ?? "", `${name}.sock`),
+  });
+}
+
+const nodes = Array.from({ length: Number(count) }, (_, at) => createNode(String(at)));
+for (const node of nodes) await node.start();
+console.log("ready");
+const { promise, resolve } = Promise.withResolvers<unknown>();
+process.once("SIGTERM", resolve);
+await promise;
+await Promise.all(nodes.map((node) => node.stop()));
