@@ -14,7 +14,8 @@ import type { StoredFile } from "./storages/storage.ts";
 
 /** What an archive says of itself. */
 export interface ArchiveFooter {
-  format: 1;
+  /** 2 for one that is a difference. */
+  format: 1 | 2;
   svc_version: string;
   /** RFC 3339. */
   created_at: string;
@@ -38,6 +39,8 @@ export interface ArchiveFooter {
     accepted: { licenses: string[]; permissions: string[] };
   };
   trees: string[];
+  /** The name of the archive that it is the difference to; absent for a whole one. */
+  since?: string;
   parts: ArchiveParts;
   warnings: string[];
 }
@@ -125,17 +128,32 @@ export async function readFooter(file: StoredFile, signal?: AbortSignal): Promis
  */
 export async function* readTables(
   file: StoredFile,
-  { framesBytes, index, table }: ArchiveParts,
+  parts: ArchiveParts,
   signal?: AbortSignal,
 ): AsyncGenerator<Buffer> {
-  for (const [at, bytes] of [
-    [framesBytes, index.bytes],
-    [framesBytes + prefixBytes + index.bytes, table.bytes],
-  ] as const) {
-    const prefix = await readExactly(file, at, at + prefixBytes, signal);
-    if (!isPrefix(prefix, bytes)) throw damaged("has a damaged index");
-    yield* file.read(at + prefixBytes, at + prefixBytes + bytes, signal);
-  }
+  const { framesBytes, index, table } = parts;
+  yield* readIndexPart(file, parts, signal);
+  yield* readPart(file, framesBytes + prefixBytes + index.bytes, table.bytes, signal);
+}
+
+/** The content of the index alone. @throws as {@link readTables} */
+export function readIndexPart(
+  file: StoredFile,
+  { framesBytes, index }: ArchiveParts,
+  signal?: AbortSignal,
+): AsyncGenerator<Buffer> {
+  return readPart(file, framesBytes, index.bytes, signal);
+}
+
+async function* readPart(
+  file: StoredFile,
+  at: number,
+  bytes: number,
+  signal?: AbortSignal,
+): AsyncGenerator<Buffer> {
+  const prefix = await readExactly(file, at, at + prefixBytes, signal);
+  if (!isPrefix(prefix, bytes)) throw damaged("has a damaged index");
+  yield* file.read(at + prefixBytes, at + prefixBytes + bytes, signal);
 }
 
 export function damaged(what: string): SvcError<"archive_damaged"> {
@@ -175,7 +193,11 @@ function parseJson(raw: Buffer): unknown {
 /** What the rest of svc takes for granted about it; archives come from elsewhere, too. */
 function checkFooter(value: unknown): ArchiveFooter {
   const footer = objectOf(value);
-  if (footer["format"] !== 1) throw damaged("is of a format that this version of svc does not know");
+  const { since } = footer;
+  if (since !== undefined) lineOf(since);
+  // Who knows version 1 alone would take the part for the whole.
+  if (footer["format"] !== (since === undefined ? 1 : 2))
+    throw damaged("is of a format that this version of svc does not know");
   const app = objectOf(footer["app"]);
   const accepted = objectOf(app["accepted"]);
   const parts = objectOf(footer["parts"]);

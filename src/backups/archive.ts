@@ -5,6 +5,7 @@ import type { LayOutPlace } from "../apps/restore.ts";
 import type { WorkOptions } from "../apps/progress.ts";
 import type {
   ArchivedEntry,
+  ArchivePart,
   DescribedArchive,
   FramePlace,
   Identity,
@@ -13,7 +14,7 @@ import type {
   ReadArchiveResult,
 } from "../identity/identity.ts";
 import { requireRoom } from "./spool.ts";
-import { readFooter, readTables, type ArchiveFooter } from "./archive-footer.ts";
+import { readFooter, readIndexPart, readTables, type ArchiveFooter } from "./archive-footer.ts";
 import type { StoredFile } from "./storages/storage.ts";
 
 export class Archive implements AsyncDisposable {
@@ -44,6 +45,12 @@ export class Archive implements AsyncDisposable {
     }
   }
 
+  /** The index, with what it takes to compare it. */
+  index(signal?: AbortSignal): ArchivePart & { index: () => AsyncIterable<Buffer> } {
+    const { parts } = this.footer;
+    return { ...parts.index, index: () => readIndexPart(this.#file, parts, signal) };
+  }
+
   /** Compares all of it with its tables. @throws SvcError `archive_damaged` */
   async verify(identity: Identity, work: WorkOptions): Promise<ReadArchiveResult> {
     return identity.readArchive(this.#described, this.#input(work.signal), this.#reading("verify", work));
@@ -72,6 +79,10 @@ export class Archive implements AsyncDisposable {
         volumeOfTree(tree) === undefined ? (rest.shift() ?? null) : null,
       ),
       takeVolume: (tree: string, tar: Readable) => takeVolume(volumeOfTree(tree) ?? "", tar),
+      // What it does not hold is taken from where the app is.
+      ...(this.footer.since !== undefined && {
+        base: this.footer.trees.map((tree) => (volumeOfTree(tree) === undefined ? tree : null)),
+      }),
     };
     if (paths.length === 0) {
       // Before anything is there: little may become very much.

@@ -12,7 +12,9 @@ import type { WorkOptions } from "../apps/progress.ts";
 import type { VolumeSource, WrittenArchive } from "../identity/identity.ts";
 import type { Identities } from "../identity/identities.ts";
 import type { EngineVolumes, RunnableApp } from "../runtimes/runtime.ts";
+import { manifestFileName } from "../packages/manifest.ts";
 import type { Age } from "./age/age.ts";
+import type { Archive } from "./archive.ts";
 import { EncryptedForms } from "./age/encrypted-forms.ts";
 import { encodeFooter } from "./archive-footer.ts";
 import { encryptedName, hostOf, newArchiveName } from "./archive-name.ts";
@@ -42,6 +44,10 @@ export interface BackupRequest {
   storages: readonly string[];
   retention: Retention;
   mode: BackupMode;
+  /** See `CreateBackupRequest`. */
+  marks: boolean;
+  /** The archive that it shall be the difference to, and its name; absent for a whole one. */
+  since?: { name: string; archive: Archive };
 }
 
 export interface StorageResult {
@@ -144,13 +150,13 @@ export class BackupMaker {
       async (held, runnable, volumes) => {
         // Beside the making; how it goes is looked at when it is pushed.
         for (const { recipients } of places) void forms.for(recipients, work);
-        return { app: held, written: await this.#read(held, runnable, volumes, file, work) };
+        return { app: held, written: await this.#read(held, runnable, { volumes, request }, file, work) };
       },
       caller,
       work,
     );
     const { app, written } = result;
-    await this.#finish(app, written, request.mode, createdAtMs, file);
+    await this.#finish(app, written, request, createdAtMs, file);
     const plainName = newArchiveName({ createdAtMs, appId, ownerUid: app.ownerUid, host: hostOf(storeId) });
     const results = await Promise.all(
       request.storages.map((storage) =>
@@ -158,7 +164,7 @@ export class BackupMaker {
       ),
     );
     const taken = results.filter(({ error }) => error === "").map(({ storage }) => storage);
-    if (taken.length > 0) await catalogue.backedUp(appId, taken);
+    if (taken.length > 0 && request.since === undefined) await catalogue.backedUp(appId, taken);
     const { contentBytes, entries } = written;
     const warnings = [...later, ...written.warnings].slice(0, maxWarnings);
     return { results, warnings, contentBytes, entries };
@@ -168,7 +174,7 @@ export class BackupMaker {
   async #read(
     app: AppRecord,
     { directory, uid }: RunnableApp,
-    engine: EngineVolumes | undefined,
+    { volumes: engine, request }: { volumes: EngineVolumes | undefined; request: BackupRequest },
     file: SpoolFile,
     { signal, onProgress }: WorkOptions,
   ): Promise<ReadApp> {
@@ -202,6 +208,10 @@ export class BackupMaker {
     const archiving = identity.writeArchive(directory, trees, output, {
       exclude: backupExcludes(app.manifest),
       volumes,
+      marks: request.marks,
+      ...(request.since && { since: request.since.archive.index(signal) }),
+      // Whoever restores looks into it first.
+      unmarked: [`repo/${manifestFileName}`],
       ...(signal && { signal }),
       onProgress: (done) =>
         onProgress?.({
@@ -227,13 +237,13 @@ export class BackupMaker {
   async #finish(
     app: AppRecord,
     { warnings, trees, ...parts }: ReadApp,
-    mode: BackupMode,
+    { mode, since }: BackupRequest,
     createdAtMs: number,
     file: SpoolFile,
   ): Promise<void> {
     const { storeId, svcVersion, userName } = this.#options;
     const footer = await encodeFooter({
-      format: 1,
+      format: since === undefined ? 1 : 2,
       svc_version: svcVersion,
       created_at: new Date(createdAtMs).toISOString(),
       mode,
@@ -252,6 +262,7 @@ export class BackupMaker {
         accepted: { licenses: [...app.accepted.licenses], permissions: [...app.accepted.permissions] },
       },
       trees,
+      ...(since && { since: since.name }),
       parts,
       warnings,
     });

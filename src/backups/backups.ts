@@ -28,7 +28,13 @@ import { parseArchiveName, type ArchiveName } from "./archive-name.ts";
 import { ArchiveList, type ListedArchives, type ListRequest } from "./archive-list.ts";
 import type { AppPolicy, BackupStates } from "./backup-states.ts";
 import { BackupQuota } from "./backup-quota.ts";
-import { BackupMaker, type BackupEnd, type BackupOutcome, type StorageResult } from "./backup-maker.ts";
+import {
+  BackupMaker,
+  type BackupEnd,
+  type BackupOutcome,
+  type BackupRequest,
+  type StorageResult,
+} from "./backup-maker.ts";
 import { settleLeftovers } from "./leftovers.ts";
 import { Catalogue, keyOf, type ArchiveRef, type CataloguedArchive } from "./catalogue.ts";
 import { checkPolicy, sealedFromTrials, type BackupPolicySpec } from "./policy.ts";
@@ -47,6 +53,9 @@ export interface CreateRequest extends Retention {
   storages: readonly string[];
   /** The policy's when empty. */
   mode: "" | "live" | "pause" | "stop";
+  /** See `CreateBackupRequest`. */
+  marks?: boolean;
+  since?: string;
 }
 
 export interface RestoreRequest {
@@ -168,15 +177,26 @@ export class Backups {
     work: WorkOptions,
   ): Promise<BackupOutcome> {
     const policy = this.#options.states.policyOf(await this.#options.apps.record(appId, caller)).spec;
-    const { storages, mode, ...asked } = request;
+    const { storages, mode, marks = false, since = "", ...asked } = request;
     const chosen = mode === "" ? policy.mode : mode;
+    const wanted = [storages, policy.storages, [localName]].find((names) => names.length > 0) ?? [];
     await this.#spool.sweep();
-    const wanted = {
-      storages: [storages, policy.storages, [localName]].find((names) => names.length > 0) ?? [],
-      retention: asked,
-      mode: chosen,
-    };
-    return cancelably(work, (within) => this.#maker.make(appId, wanted, caller, within));
+    const whole = { storages: wanted, retention: asked, mode: chosen, marks };
+    const make = (exact: BackupRequest): Promise<BackupOutcome> =>
+      cancelably(work, (within) => this.#maker.make(appId, exact, caller, within));
+    if (since === "") return make(whole);
+    const [storage = "", ...others] = wanted;
+    if (others.length > 0 || marks) throw invalidField("since", "needs one storage, and no marks");
+    await using archive = await this.#open(
+      { appId, storage, name: since, identity: "" },
+      caller,
+      work.signal,
+    );
+    requireWhole(archive);
+    const { ownerUid } = await this.#options.apps.record(appId, caller);
+    if (archive.footer.host !== storeIdOf(this.#options.store) || archive.footer.app.owner_uid !== ownerUid)
+      throw invalidField("since", `${since} was not made of this app`);
+    return await make({ ...whole, since: { name: since, archive } });
   }
 
   /** What the policy of an app wants, with what it keeps. @throws SvcError `unavailable` when a storage did not take it */
@@ -292,6 +312,7 @@ export class Backups {
     work: WorkOptions,
   ): Promise<VerifyOutcome> {
     await using archive = await this.#open(ref, caller, work.signal);
+    requireWhole(archive);
     const identity = await this.#reader(archive, caller);
     if (deep && identity.user.uid === 0) await this.#requireOfRoot(archive, caller);
     const read = deep
@@ -326,6 +347,8 @@ export class Backups {
       throw new SvcError("not_possible", message);
     }
     if (target === undefined && paths.length > 0) throw notFound("app", ref.appId);
+    // Of what it does not hold only an app can have the rest.
+    if (target === undefined || paths.length > 0) requireWhole(archive);
     if (request.dryRun) {
       if (target !== undefined) apps.restorer.requireRestorable(target, image, { ...request, paths });
       const found =
@@ -347,7 +370,7 @@ export class Backups {
         apps.restorer.restoreAsNew(image, layOut, as, within),
       );
     }
-    if (paths.length === 0) await this.#catalogue.proven(ref, true);
+    if (paths.length === 0 && footer.since === undefined) await this.#catalogue.proven(ref, true);
     return { ...outcome, restoredBytes: read.contentBytes, entries: read.entries };
   }
 
@@ -493,6 +516,13 @@ export class Backups {
       await tree.destroy();
     }
   }
+}
+
+/** @throws SvcError `not_possible` for what is only the difference to another one */
+function requireWhole({ footer }: Archive): void {
+  if (footer.since === undefined) return;
+  const message = `the archive has only what changed since ${footer.since}: it goes into the app that that one was restored to, whole`;
+  throw new SvcError("not_possible", message);
 }
 
 /** @throws SvcError `not_found` for what is called another app's or another user's */

@@ -36,9 +36,9 @@ const fileType = "application/octet-stream";
 
 export function createBackupService(backups: Backups): ServiceImpl<typeof BackupService> {
   const create = (request: CreateBackupRequest, context: HandlerContext, onProgress?: OnProgress) => {
-    const { appId, storages, keep, keepDaily, keepWeekly, keepMonthly } = request;
+    const { appId, storages, keep, keepDaily, keepWeekly, keepMonthly, marks, since } = request;
     const mode = request.mode as BackupMode | "";
-    const wanted = { storages, keep, keepDaily, keepWeekly, keepMonthly, mode };
+    const wanted = { storages, keep, keepDaily, keepWeekly, keepMonthly, mode, marks, since };
     return backups.create(appId, wanted, userOf(context), workOf(context, onProgress));
   };
   const restore = (request: RestoreBackupRequest, context: HandlerContext, onProgress?: OnProgress) => {

@@ -124,6 +124,12 @@ export interface WriteArchiveOptions extends RequestOptions {
   exclude?: readonly string[];
   /** What comes after the trees, in their order. */
   volumes?: readonly VolumeSource[];
+  /** Notes of files what tells later that they have not changed. */
+  marks?: boolean;
+  /** Of an archive with marks the part that has its index: files that have not changed since are named alone. */
+  since?: ArchivePart & { index: () => AsyncIterable<Buffer> };
+  /** Paths of files that always have their content. */
+  unmarked?: readonly string[];
   /** Bytes of content so far; at most ten times a second. */
   onProgress?: (doneBytes: number) => void;
 }
@@ -165,9 +171,14 @@ export interface DescribedArchive {
 export interface ReadArchiveOptions extends RequestOptions {
   /**
    * A directory beneath `root` for each tree, empty or not there, where it is laid out; null for one that `takeVolume` is
-   * given. Default: all is only checked.
+   * given. `base` has what the archive before has, for one of what changed since. Default: all is only checked.
    */
-  target?: { root: string; into: readonly (string | null)[]; takeVolume?: TakeVolume };
+  target?: {
+    root: string;
+    into: readonly (string | null)[];
+    base?: readonly (string | null)[];
+    takeVolume?: TakeVolume;
+  };
   /** Only these paths with all beneath them. Default: everything. */
   paths?: readonly string[];
   /** Numbers of the frames that come. Default: all of them. */

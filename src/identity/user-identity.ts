@@ -158,15 +158,23 @@ export class UserIdentity implements Identity {
     output: Writable,
     options: WriteArchiveOptions = {},
   ): Promise<WrittenArchive> {
-    const { exclude = [], volumes = [], onProgress } = options;
+    const { exclude = [], volumes = [], marks = false, since, unmarked = [], onProgress } = options;
     const runId = randomUUID();
+    const before = since === undefined ? null : { indexBytes: since.bytes, indexSha256: since.sha256 };
+    const input = async function* () {
+      if (since !== undefined) yield* since.index();
+      yield* volumePieces(volumes);
+    };
     const described = volumes.map(({ tree, excludes }) => ({ tree, excludes }));
     const work = {
       op: "writeArchive" as const,
-      args: { root, trees, excludes: exclude, volumes: described, runId },
+      args: {
+        ...{ root, trees, excludes: exclude, volumes: described, runId },
+        ...{ marks, since: before, unmarked },
+      },
       subject: "the backup",
       runId,
-      input: Readable.from(volumePieces(volumes)),
+      input: Readable.from(input()),
       output: writeTo(output),
       onEvent: onProgress && ((event: unknown) => onProgress(answers.readCopyProgress(event).doneBytes)),
     };
@@ -180,7 +188,10 @@ export class UserIdentity implements Identity {
   ): Promise<ReadArchiveResult> {
     const { target, paths = [], frames, onProgress } = options;
     const runId = randomUUID();
-    const into = target && { root: target.root, into: target.into };
+    const into = target && {
+      ...{ root: target.root, into: target.into },
+      ...(target.base && { base: target.base }),
+    };
     const take = target?.takeVolume;
     const volumes = take && new VolumeReceiver(archive.trees, archive.uid, take);
     const work = {

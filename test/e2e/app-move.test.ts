@@ -2,7 +2,8 @@
 import assert from "node:assert/strict";
 import { spawn, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
-import { mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
+import { randomBytes } from "node:crypto";
+import { mkdir, mkdtemp, readdir, readFile, rename, rm, stat, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as wait } from "node:timers/promises";
@@ -10,6 +11,7 @@ import anyTest, { type ExecutionContext, type TestFn } from "ava";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
 import { BackupService } from "../../gen/svc/v1/backup_pb.ts";
 import { runSvc, type SvcRun } from "../cli/support/run-svc.ts";
+import { hasAge, needsAge, newAgeKey } from "../support/age.ts";
 import { startDaemon, type TestDaemon } from "../support/daemon.ts";
 import { eventually } from "../support/eventually.ts";
 import { writeFiles } from "../support/packages.ts";
@@ -153,6 +155,7 @@ test.serial(
 
     const moved = await svc(t.context, "app", "move", "web", "--to", "attic");
     t.is(moved.exitCode, 0, moved.stderr);
+    t.false(moved.stderr.includes("once more as a whole"), moved.stderr);
     t.regex(moved.stdout, /^Moved web to attic \(.*; it was away for \d+\.\d s\)\. On near it is stopped; /m);
     t.log(moved.stdout.trim());
     await expectStates(t.context, "web", ["STOPPED", "RUNNING"]);
@@ -314,3 +317,141 @@ test.serial("what somebody started there after a kill is not started here, too",
   await expectStates(t.context, "both", ["RUNNING", "STOPPED"]);
   await expectNothingLeft(t, "both");
 });
+
+test.serial("while it is stopped only what changed since the first copy goes", async (t) => {
+  t.timeout(180_000);
+  const { near, attic } = t.context;
+  await install(t.context, "bulky");
+  const { directory } = await near.client(AppService).getApp({ id: "bulky" });
+  const data = join(directory, "data");
+  const bulkBytes = 32 << 20;
+  await writeFile(join(data, "bulk"), randomBytes(bulkBytes));
+  await mkdir(join(data, "deep/er"), { recursive: true });
+  for (const name of ["kept", "changed", "removed"])
+    await writeFile(join(data, "deep/er", name), `${name} before\n`);
+  // What was changed just now has no mark.
+  await wait(2_500);
+  // In the middle of it, once the first copy has arrived.
+  const journal = join(t.context.home, ".config/svc/moves/near,bulky.json");
+  const changed = (async () => {
+    await eventually(
+      async () => assert.match(await readFile(journal, "utf8"), /"step":"copying","holder"|copying/),
+      deadlineMs,
+    );
+    await eventually(async () => assert.equal(await stateAt(attic, "bulky"), "STOPPED"), deadlineMs);
+    await writeFile(join(data, "deep/er/changed"), "changed since!!\n");
+    await rm(join(data, "deep/er/removed"));
+    await rename(join(data, "deep/er/kept"), join(data, "deep/er/moved"));
+  })();
+  const moved = await svc(t.context, "app", "move", "bulky", "--to", "attic", "--json");
+  await changed;
+  t.is(moved.exitCode, 0, moved.stderr);
+  t.false(moved.stderr.includes("once more as a whole"), moved.stderr);
+  const { restored_bytes: bytes, paused_ms: pausedMs } = JSON.parse(moved.stdout) as Record<string, number>;
+  t.log(`away for ${pausedMs} ms, with ${bytes} bytes`);
+  t.true((bytes ?? bulkBytes) < bulkBytes, String(bytes));
+  const there = (await attic.client(AppService).getApp({ id: "bulky" })).directory;
+  const [here, far] = await Promise.all([directory, there].map((dir) => readFile(join(dir, "data/bulk"))));
+  t.true(here?.equals(far ?? Buffer.alloc(0)));
+  t.is((await stat(join(there, "data/bulk"))).nlink, 1);
+  t.deepEqual(
+    (await readdir(join(there, "data/deep/er"))).sort(),
+    (await readdir(join(data, "deep/er"))).sort(),
+  );
+  for (const daemon of [near, attic]) {
+    t.deepEqual((await daemon.client(BackupService).listBackups({ appId: "bulky" })).backups, []);
+  }
+});
+
+const ageSerial = hasAge ? test.serial : test.serial.skip;
+
+ageSerial(`an archive that its node encrypts goes with --identity, and not without${needsAge}`, async (t) => {
+  t.timeout(180_000);
+  const { near } = t.context;
+  const key = await newAgeKey(near.dir, "move-key.txt");
+  const backups = near.client(BackupService);
+  await install(t.context, "sealed");
+  const dir = join(near.dir, "sealed-archives");
+  await mkdir(dir, { mode: 0o700 });
+  const location = { case: "local", value: { dir } } as const;
+  await backups.upsertBackupStorage({ name: "local", location, recipients: [key.recipient] });
+  try {
+    const refused = await svc(t.context, "app", "move", "sealed", "--to", "attic");
+    t.not(refused.exitCode, 0);
+    t.regex(refused.stderr, /identity/);
+    await expectStates(t.context, "sealed", ["RUNNING", ""]);
+    const moved = await svc(t.context, "app", "move", "sealed", "--to", "attic", "--identity", key.file);
+    t.is(moved.exitCode, 0, moved.stderr);
+    // What it could compare with is as sealed as the rest.
+    t.regex(moved.stderr, /once more as a whole/);
+    await expectStates(t.context, "sealed", ["STOPPED", "RUNNING"]);
+    for (const daemon of [near, t.context.attic]) t.false(daemon.log().includes(key.secret.slice(15, 60)));
+  } finally {
+    await backups.removeBackupStorage({ name: "local" });
+  }
+});
+
+/** By chance, after how long the command is killed. */
+const kills = process.env["SVC_LONG"] === undefined ? 4 : 100;
+
+test.serial(
+  `killed ${kills} times at any moment, it runs on one node at most, and the same command ends it`,
+  async (t) => {
+    t.timeout(60_000 + kills * 60_000);
+    const nodes = t.context;
+    const id = "hunted";
+    await install(nodes, id);
+    const begunMs = performance.now();
+    const once_ = await svc(nodes, "app", "move", id, "--to", "attic");
+    const wholeMs = performance.now() - begunMs;
+    t.is(once_.exitCode, 0, once_.stderr);
+    let [from, to] = ["attic", "near"];
+    const command = (...args: string[]): string[] => ["-N", from, "app", "move", id, ...args];
+    for (let kill = 1; kill <= kills; kill += 1) {
+      // Whatever is left there of the time before.
+      const target = to === "near" ? nodes.near : nodes.attic;
+      await eventually(() => target.client(AppService).removeApp({ id }), deadlineMs);
+      const afterMs = Math.random() * wholeMs * 1.2;
+      const child = spawn(process.execPath, [main, ...command("--to", to)], {
+        env: { ...process.env, HOME: nodes.home, XDG_CONFIG_HOME: "" },
+        stdio: "ignore",
+      });
+      const ended = once(child, "exit");
+      const timer = setTimeout(() => child.kill("SIGKILL"), afterMs);
+      const gone = new AbortController();
+      const over = ended.then(() => gone.abort());
+      while (!gone.signal.aborted) {
+        const states = await Promise.all([stateAt(nodes.near, id), stateAt(nodes.attic, id)]);
+        const running = states.filter((state) => state === "RUNNING");
+        assert.ok(running.length <= 1, `kill ${kill} after ${afterMs} ms: ${states.join(" and ")}`);
+      }
+      await over;
+      clearTimeout(timer);
+      const goesBack = child.signalCode !== null && kill % 2 === 0;
+      if (child.signalCode !== null) {
+        await eventually(async () => {
+          const done = await svc(nodes, ...command(...(goesBack ? ["--abort"] : ["--to", to])));
+          const why = `kill ${kill} after ${afterMs} ms: ${done.stderr}`;
+          // Nothing had begun yet, or all was over already.
+          const wasNothing = /no move of hunted was interrupted|has an app hunted already/.test(done.stderr);
+          assert.ok(done.exitCode === 0 || wasNothing, why);
+        }, deadlineMs);
+      }
+      const there = to === "near" ? nodes.near : nodes.attic;
+      const back = await stateAt(there, id);
+      if (back === "RUNNING") [from, to] = [to, from];
+      else if (back === "") await svc(nodes, ...command("--to", to));
+      const [near, attic] = await Promise.all([stateAt(nodes.near, id), stateAt(nodes.attic, id)]);
+      t.is(
+        [near, attic].filter((state) => state === "RUNNING").length,
+        1,
+        `kill ${kill}: ${near} and ${attic}`,
+      );
+      from = near === "RUNNING" ? "near" : "attic";
+      to = near === "RUNNING" ? "attic" : "near";
+    }
+    const starts = (await svc(nodes, "-N", from, "file", "cat", `${id}:data/starts`)).stdout;
+    t.true(starts.includes(nodes.near.storeDir), "nothing of before is lost");
+    await svc(nodes, "-N", from, "app", "stop", id);
+  },
+);

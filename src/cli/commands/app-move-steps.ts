@@ -9,7 +9,7 @@ import { describeFailure } from "../failure.ts";
 import type { Move, MoveJournal, MoveStep } from "../nodes/move-journal.ts";
 import { escapeControls } from "../render/escape.ts";
 import { calls, type App } from "../transport/calls.ts";
-import { transfer, type Arrived, type Transfer } from "./app-transfer.ts";
+import { archiveOf, forget, transfer, type Arrived, type Transfer } from "./app-transfer.ts";
 import { findApp } from "./transfer-plan.ts";
 
 export interface Moved extends Pick<Arrived, "bytes" | "warnings"> {
@@ -18,7 +18,7 @@ export interface Moved extends Pick<Arrived, "bytes" | "warnings"> {
   readonly isRemoved: boolean;
 }
 
-export interface MoveNodes extends Omit<Transfer, "id" | "mode"> {
+export interface MoveNodes extends Pick<Transfer, "from" | "to" | "identity"> {
   readonly fromName: string;
   readonly packageId: string;
 }
@@ -40,7 +40,23 @@ export class AppMove {
   }
 
   /** From the step that it is at to the end. @throws what was in the way; where that can be, it runs here again then */
-  async run({ remove }: { readonly remove: boolean }): Promise<Moved> {
+  async run(options: { readonly remove: boolean }): Promise<Moved> {
+    try {
+      return await this.#run(options);
+    } finally {
+      await this.#forgetBase();
+    }
+  }
+
+  async #forgetBase(): Promise<void> {
+    const { id, base } = this.#move;
+    if (base === undefined) return;
+    await forget(this.#nodes.from, archiveOf(id, base));
+    this.#move = { ...this.#move, base: undefined };
+    if ((await this.#journal.read()) !== undefined) await this.#journal.write(this.#move);
+  }
+
+  async #run({ remove }: { readonly remove: boolean }): Promise<Moved> {
     let arrived: Pick<Arrived, "bytes" | "warnings"> = { bytes: 0, warnings: [] };
     // From here on this process is at it.
     await this.#goTo(this.#move.step);
@@ -74,6 +90,7 @@ export class AppMove {
     }
     to.throwIfInterrupted();
     await this.#comeBack();
+    await this.#forgetBase();
     await this.#journal.end();
   }
 
@@ -81,7 +98,9 @@ export class AppMove {
     const { to } = this.#nodes;
     try {
       // Replaced by what is read when it stands still.
-      await this.#transfer("live");
+      await this.#forgetBase();
+      const { archive } = await this.#transfer({ mode: "live", isBase: true });
+      this.#move = { ...this.#move, base: archive?.name };
     } catch (error) {
       // Nothing has begun then.
       const isThere = await findApp(to.uninterrupted(lookMs), this.#move.id).then(Boolean, () => true);
@@ -95,7 +114,7 @@ export class AppMove {
     if (await this.#wasStartedThere(to)) throw this.#startedThere();
     try {
       await stop(from, this.#move.id);
-      const arrived = await this.#transfer();
+      const arrived = await this.#transferRest();
       from.throwIfInterrupted();
       return arrived;
     } catch (error) {
@@ -180,8 +199,22 @@ export class AppMove {
     from.note(escapeControls(words));
   }
 
+  /** What changed since it was copied; all of it where the nodes do not know, or cannot do, that. */
+  async #transferRest(): Promise<Arrived> {
+    const { id, base } = this.#move;
+    if (base === undefined) return this.#transfer({});
+    try {
+      return await this.#transfer({ since: archiveOf(id, base) });
+    } catch (error) {
+      const { from } = this.#nodes;
+      from.throwIfInterrupted();
+      from.note(escapeControls(`it is copied once more as a whole: ${describeFailure(error).message}`));
+      return this.#transfer({});
+    }
+  }
+
   /** Into the place of what arrived before. */
-  async #transfer(mode?: "live"): Promise<Arrived> {
+  async #transfer(how: Pick<Transfer, "mode" | "isBase" | "since">): Promise<Arrived> {
     const { to } = this.#nodes;
     const { id, to: toName } = this.#move;
     const there = await findApp(to, id);
@@ -191,7 +224,7 @@ export class AppMove {
         `the app ${id} on ${toName} is another one, or runs: look at it there`,
       );
     }
-    const arrived = await transfer({ ...this.#nodes, id, ...(mode === undefined ? {} : { mode }) }, false);
+    const arrived = await transfer({ ...this.#nodes, ...how, id }, false);
     const { created_at } = there ?? (await to.call(calls.getApp, { id }));
     this.#move = { ...this.#move, arrived: created_at };
     return arrived;

@@ -107,7 +107,7 @@ async function move(context: CommandContext, given: string, options: MoveOptions
   await sayMoved(context, await steps.run({ remove }), { id, from, name });
 }
 
-const notBegun = { step: "copying", arrived: undefined } as const;
+const notBegun = { step: "copying", arrived: undefined, base: undefined } as const;
 
 /** @throws SvcError where the move that was begun is another one */
 function requireSame(

@@ -15,6 +15,10 @@ export interface Transfer {
   readonly identity: string;
   /** Whatever its package says, it goes on while it is read. */
   readonly mode?: "live";
+  /** The archive is to be the base of another one, and stays where the app is: {@link Arrived.archive} names it. */
+  readonly isBase?: boolean;
+  /** An archive there that what arrived is from: only what changed since goes. */
+  readonly since?: ArchiveRef | undefined;
 }
 
 export interface Arrived {
@@ -22,6 +26,8 @@ export interface Arrived {
   readonly id: string;
   readonly bytes: number;
   readonly warnings: readonly string[];
+  /** What stays where the app is. */
+  readonly archive?: ArchiveRef;
 }
 
 /** Both daemons have it, and only what is removed again lies in it. */
@@ -33,9 +39,16 @@ const forgetMs = 30_000;
  * The app is stopped for it only where its package says so, and stopped there. Of the archives nothing is left on either side.
  * @param asNew a new app there; else it is put in the place of the one with its id, or takes that id
  */
-export async function transfer({ from, to, id, identity, mode }: Transfer, asNew: boolean): Promise<Arrived> {
+export async function transfer(
+  { from, to, id, identity, mode, isBase = false, since }: Transfer,
+  asNew: boolean,
+): Promise<Arrived> {
   const { BackupService } = await import("../../../gen/svc/v1/backup_pb.ts");
-  const request = { appId: id, storages: [storage], ...(mode === undefined ? {} : { mode }) };
+  const request = {
+    ...{ appId: id, storages: [storage], ...(mode === undefined ? {} : { mode }) },
+    ...(isBase && { marks: true }),
+    ...(since !== undefined && { since: since.name }),
+  };
   const events = from.invoke(BackupService.method.createBackupStream, [request]);
   const { results, warnings } = await followProgress(from, `read ${id}`, events, "result");
   const [made] = results;
@@ -43,8 +56,9 @@ export async function transfer({ from, to, id, identity, mode }: Transfer, asNew
     throw new SvcError("not_possible", `${id} could not be read: ${made?.error ?? "there is no archive"}`);
   }
   const here = { appId: id, storage, name: made.name };
+  let stays = false;
   try {
-    const there = await send({ from, to, id }, here);
+    const there = await send({ from, to, id, identity }, here);
     try {
       const plan = { ...there, asNew, stopApp: false, identity };
       // What cannot be restored shows before anything is put in place.
@@ -55,7 +69,9 @@ export async function transfer({ from, to, id, identity, mode }: Transfer, asNew
         to.invoke(BackupService.method.restoreBackupStream, [plan]),
         "result",
       );
+      stays = isBase;
       return {
+        ...(isBase && { archive: here }),
         id: restored.appId,
         bytes: Number(restored.restoredBytes),
         warnings: [...warnings, ...restored.warnings],
@@ -64,36 +80,44 @@ export async function transfer({ from, to, id, identity, mode }: Transfer, asNew
       await forget(to, there);
     }
   } finally {
-    await forget(from, here);
+    if (!stays) await forget(from, here);
   }
 }
 
-interface ArchiveRef {
+export interface ArchiveRef {
   readonly appId: string;
   readonly storage: string;
   readonly name: string;
 }
 
+/** One that a transfer has made. */
+export function archiveOf(appId: string, name: string): ArchiveRef {
+  return { appId, storage, name };
+}
+
 async function send(
-  { from, to, id }: Omit<Transfer, "identity" | "mode">,
+  { from, to, id, identity }: Pick<Transfer, "from" | "to" | "id" | "identity">,
   archive: ArchiveRef,
 ): Promise<ArchiveRef> {
   const { BackupService } = await import("../../../gen/svc/v1/backup_pb.ts");
   using line = progressLine(from, `send ${id}`);
   const pieces = receiveBytes(line, from.invoke(BackupService.method.downloadBackup, [archive]));
-  for await (const answer of to.invoke(BackupService.method.uploadBackup, requests(pieces))) {
+  for await (const answer of to.invoke(BackupService.method.uploadBackup, requests(pieces, identity))) {
     return { appId: answer.appId, storage: answer.storage, name: answer.name };
   }
   throw new SvcError("internal", `send ${id}: the daemon gave no result`);
 }
 
-async function* requests(bytes: AsyncIterable<Uint8Array>) {
-  yield { storage };
+async function* requests(bytes: AsyncIterable<Uint8Array>, identity: string) {
+  yield { storage, identity };
   for await (const data of bytes) yield { storage, content: { data } };
 }
 
-/** What is left of it is an archive more, which its owner sees. */
-async function forget(node: CommandContext, { appId, storage: where, name }: ArchiveRef): Promise<void> {
+/** Takes an archive away. What is left of it is an archive more, which its owner sees. */
+export async function forget(
+  node: CommandContext,
+  { appId, storage: where, name }: ArchiveRef,
+): Promise<void> {
   const awake = node.host.interrupted.aborted ? node.uninterrupted(forgetMs) : node;
   try {
     await awake.call(calls.deleteBackup, { app_id: appId, storage: where, name });

@@ -27,6 +27,8 @@ export interface Move {
   readonly created: string | undefined;
   /** The same of what arrived on the other node; undefined while that is not known. */
   readonly arrived: string | undefined;
+  /** Name of the archive where it was that what arrived is from; undefined while there is none. */
+  readonly base: string | undefined;
   readonly step: MoveStep;
   /** Whether it was meant to run. */
   readonly wasEnabled: boolean;

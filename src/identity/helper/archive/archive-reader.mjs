@@ -35,8 +35,9 @@ const progressMs = 100;
  * @property {ArchiveSizes} sizes
  * @property {number} uid Whom the files belonged to.
  * @property {string[]} trees The paths that entries may lie under.
- * @property {{ root: string, into: (string | null)[] }} [target] A directory beneath the root for each tree, which it is laid
- *   out in; null where it goes to the daemon, as {@link VolumeSink} sends it. Absent when all is only checked.
+ * @property {{ root: string, into: (string | null)[], base?: (string | null)[] }} [target] A directory beneath the root for each
+ *   tree, which it is laid out in; null where it goes to the daemon, as {@link VolumeSink} sends it. `base` has what the archive
+ *   before has, for files that are the same. Absent when all is only checked.
  * @property {string[]} paths Only these and all beneath; everything when empty.
  * @property {number[]} [frames] Numbers of the frames that come; all of them when absent.
  * @property {string} runId
@@ -66,10 +67,13 @@ export async function* admittedEntries(index, { sizes, trees, uid }) {
   for await (const entry of readIndex(index)) {
     const tree = guard.admit(entry);
     const end = entry.dataAt + Math.ceil(entry.stored / blockBytes) * blockBytes;
-    if (entry.at !== position || entry.dataAt <= entry.at) throw damaged("has an index with gaps");
+    const isRight = entry.same
+      ? entry.type === "file" && entry.dataAt === entry.at && entry.stored === 0
+      : entry.dataAt > entry.at;
+    if (entry.at !== position || !isRight) throw damaged("has an index with gaps");
     position = end;
     count++;
-    contentBytes += entry.size;
+    if (!entry.same) contentBytes += entry.size;
     yield { entry, tree, end };
   }
   const isWhole =
@@ -154,8 +158,13 @@ export class ArchiveReader {
     for await (const { entry, tree, end } of admittedEntries(index, this.#args)) {
       this.#signal.throwIfAborted();
       if (!isWanted(entry.path, wanted)) continue;
-      check.expect(entry);
       const sink = sinkOf(tree);
+      if (entry.same) {
+        sink?.keep(tree, entry);
+        this.#entries++;
+        continue;
+      }
+      check.expect(entry);
       /** @type {Buffer[] | undefined} What waits until the header is known to be right. */
       let held = [];
       for (let position = entry.at; position < end;) {

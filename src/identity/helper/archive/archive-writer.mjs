@@ -3,6 +3,7 @@
  * rights; what it writes is cut into zstd frames, and each entry is noted in the index. See docs/backup-format.md.
  */
 import { createHash, hash } from "node:crypto";
+import { Readable } from "node:stream";
 import { inDirectory } from "../directory.mjs";
 import { LineSplitter } from "../output.mjs";
 import { runToEnd } from "../run-command.mjs";
@@ -10,7 +11,11 @@ import { reopen } from "../directory.mjs";
 import { toolFailure } from "../tool-failure.mjs";
 import { FrameWriter, sha256 } from "./frames.mjs";
 import { IndexWriter } from "./entry-index.mjs";
-import { TarReader } from "./tar-reader.mjs";
+import { hasCode } from "../request-error.mjs";
+import { runInSlices } from "../slices.mjs";
+import { excluder } from "./exclude-patterns.mjs";
+import { markedFiles, markOf, walkFiles } from "./file-marks.mjs";
+import { damaged, TarReader } from "./tar-reader.mjs";
 import { VolumeTar } from "./volume-tar.mjs";
 
 const sha256OfNothing = hash("sha256", "");
@@ -18,12 +23,21 @@ const endOfTar = Buffer.alloc(1024);
 const maxWarnings = 100;
 const keptComplaints = 20;
 const progressMs = 100;
+const namesAtOnce = 1_000;
 /** Of a zstd skippable frame: its magic number and the length of what is in it. */
 const skippablePrefixBytes = 8;
 const skippableMagic = 0x184d2a5a;
 const maxSkippableBytes = 2 ** 32 - 1;
 
 /** @typedef {import("./tar-reader.mjs").TarEntry} TarEntry */
+/** @typedef {import("./entry-index.mjs").IndexedEntry} IndexedEntry */
+
+/**
+ * @typedef {object} LookedAt
+ * @property {Map<string, string>} marks
+ * @property {IndexedEntry[]} same What has not changed since the archive before.
+ * @property {string[] | undefined} names All else; undefined when all of it is read.
+ */
 
 /**
  * @typedef {object} WriteArchiveArgs
@@ -32,6 +46,10 @@ const maxSkippableBytes = 2 ** 32 - 1;
  * @property {string[]} excludes Patterns of tar(1) for paths from the root, such as `data/cache/*`.
  * @property {{ tree: string, excludes: string[] }[]} volumes Of the container engine, whose tars come as input; patterns for
  *   paths in the volume.
+ * @property {boolean} marks Files get what tells later whether they have changed.
+ * @property {{ indexBytes: number, indexSha256: string } | null} since The index of an archive with marks, which comes first in the
+ *   input: files that have not changed since are named alone.
+ * @property {string[]} unmarked Paths of files that always have their content.
  * @property {string} runId
  */
 
@@ -65,9 +83,15 @@ export class ArchiveWriter {
    * @param {import("./byte-source.mjs").ByteSource} source The volumes, as {@link VolumeTar.read} takes them.
    * @param {AbortSignal} signal
    */
-  async write({ root, trees, excludes, volumes, runId }, source, signal) {
+  async write({ root, trees, excludes, volumes, marks, since, unmarked, runId }, source, signal) {
+    const before = since && (await takeMarked(since, source));
     await inDirectory({ root, path: "." }, async (fd) => {
-      for (const tree of trees) await this.#tree(fd, tree, excludes, runId, signal);
+      for (const tree of trees) {
+        const looked =
+          marks || before ? await this.#look(fd, tree, { excludes, before, unmarked }, signal) : undefined;
+        if (before && looked === undefined) continue;
+        await this.#tree(fd, tree, excludes, runId, signal, looked);
+      }
     });
     for (const volume of volumes) await this.#volume(volume, source);
     this.#frames.write(endOfTar);
@@ -99,15 +123,49 @@ export class ArchiveWriter {
   }
 
   /**
+   * What a tree has before it is read; nothing where it is not there.
+   * @param {number} directory
+   * @param {string} tree
+   * @param {{ excludes: string[], before: Map<string, IndexedEntry> | null, unmarked: string[] }} options
+   * @param {AbortSignal} signal
+   * @returns {Promise<LookedAt | undefined>}
+   */
+  async #look(directory, tree, { excludes, before, unmarked }, signal) {
+    const root = toLatin1(tree);
+    /** @type {LookedAt} */
+    const looked = { marks: new Map(), same: [], names: before ? [root] : undefined };
+    const never = new Set(unmarked.map(toLatin1));
+    const take = (/** @type {string} */ path, /** @type {import("node:fs").BigIntStats} */ stat) => {
+      const mark = never.has(path) ? "" : markOf(stat);
+      const known = before?.get(path);
+      if (mark !== "" && known?.mark === mark) looked.same.push(known);
+      else {
+        looked.names?.push(path);
+        if (!before && mark !== "") looked.marks.set(path, mark);
+      }
+    };
+    try {
+      const place = { root: reopen(directory), path: tree };
+      await inDirectory(place, (fd) => runInSlices(walkFiles(fd, root, excluder(excludes), take), signal));
+    } catch (error) {
+      if (hasCode(error, "ENOENT")) return undefined;
+      throw error;
+    }
+    return looked;
+  }
+
+  /**
    * @param {number} directory
    * @param {string} tree
    * @param {string[]} excludes
    * @param {string} runId
    * @param {AbortSignal} signal
+   * @param {LookedAt} [looked]
    */
-  async #tree(directory, tree, excludes, runId, signal) {
+  async #tree(directory, tree, excludes, runId, signal, looked) {
     let keeps = true;
-    const handler = this.#handler();
+    const handler = this.#handler(looked?.marks);
+    const names = looked?.names;
     const reader = new TarReader({
       entry: (entry, headers) => {
         keeps = entry.type !== "device";
@@ -122,7 +180,9 @@ export class ArchiveWriter {
     const splitter = new LineSplitter();
     const { exitCode } = await runToEnd(
       {
-        argv: ["tar", ...createOptions, ...excludes.map((pattern) => `--exclude=${pattern}`), "--", tree],
+        argv: names
+          ? ["tar", ...createOptions, "--no-recursion", "--null", "--files-from=-"]
+          : ["tar", ...createOptions, ...excludes.map((pattern) => `--exclude=${pattern}`), "--", tree],
         cwd: reopen(directory),
         env: { LC_ALL: "C", PATH: process.env["PATH"] ?? "" },
         umask: 0o077,
@@ -130,6 +190,7 @@ export class ArchiveWriter {
       },
       {
         whole: true,
+        ...(names && { stdin: Readable.from(nameLists(names)) }),
         stdout: () => undefined,
         wide: (piece) => {
           reader.push(piece);
@@ -147,6 +208,17 @@ export class ArchiveWriter {
     }
     if (!reader.ended) throw toolFailure("tar", "what it wrote was cut short");
     for (const line of complaints.first) this.#warn(line);
+    for (const entry of looked?.same ?? []) {
+      this.#entries++;
+      this.#index.add({
+        ...entry,
+        at: this.#written,
+        dataAt: this.#written,
+        stored: 0,
+        mark: "",
+        same: true,
+      });
+    }
   }
 
   /**
@@ -159,8 +231,11 @@ export class ArchiveWriter {
     await tar.read(source, () => this.#room());
   }
 
-  /** Notes entries as they go by. */
-  #handler() {
+  /**
+   * Notes entries as they go by.
+   * @param {ReadonlyMap<string, string>} [marks] Of files, by their paths.
+   */
+  #handler(marks) {
     /** @type {import("node:crypto").Hash | undefined} */
     let hashing;
     let sha256 = "";
@@ -190,7 +265,8 @@ export class ArchiveWriter {
         this.#entries++;
         this.#entryBytes = 0;
         this.#contentBytes += current.size;
-        this.#index.add({ ...current, sha256: hashing?.digest("hex") ?? sha256 });
+        const mark = marks?.get(current.path) ?? "";
+        this.#index.add({ ...current, sha256: hashing?.digest("hex") ?? sha256, mark, same: false });
       },
     };
   }
@@ -231,6 +307,31 @@ const createOptions = [
   `--blocking-factor=${recordBlocks}`,
   "--file=-",
 ];
+
+/**
+ * Names as `--null --files-from` takes them, many at a time.
+ * @param {readonly string[]} names
+ */
+function* nameLists(names) {
+  for (let from = 0; from < names.length; from += namesAtOnce) {
+    yield Buffer.from(`${names.slice(from, from + namesAtOnce).join("\0")}\0`, "latin1");
+  }
+}
+
+/**
+ * @param {{ indexBytes: number, indexSha256: string }} since
+ * @param {import("./byte-source.mjs").ByteSource} source
+ */
+async function takeMarked({ indexBytes, indexSha256 }, source) {
+  const index = await source.take(indexBytes);
+  if (sha256(index).toString("hex") !== indexSha256) throw damaged("is damaged in its index");
+  return markedFiles(index);
+}
+
+/** @param {string} name */
+function toLatin1(name) {
+  return Buffer.from(name).toString("latin1");
+}
 
 /** The first lines that tar(1) complains in, and the last ones. */
 class Complaints {

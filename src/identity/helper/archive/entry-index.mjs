@@ -11,7 +11,11 @@ const prefixBytes = 8;
 /** @typedef {import("./tar-reader.mjs").TarEntry} TarEntry */
 /** @typedef {import("./tar-reader.mjs").EntryType} EntryType */
 
-/** @typedef {TarEntry & { sha256: string }} IndexedEntry `sha256` of the stored content, lower-case hex; empty where there is none. */
+/**
+ * @typedef {TarEntry & { sha256: string, mark?: string, same?: boolean }} IndexedEntry `sha256` of the stored content, lower-case
+ *   hex; empty where there is none. `mark` as {@link import("./file-marks.mjs").markOf} has it. `same`: a file that is as in the
+ *   archive before, without content here.
+ */
 
 export class IndexWriter {
   /** @type {string[]} */
@@ -103,6 +107,8 @@ function toLine(entry) {
     at: entry.at,
     data_at: entry.dataAt,
     ...(entry.sha256 !== "" && { sha256: entry.sha256 }),
+    ...(entry.mark && { mark: entry.mark }),
+    ...(entry.same && { same: true }),
   };
 }
 
@@ -124,7 +130,7 @@ function fromLine(line) {
     }
     return value;
   };
-  const { sha256 = "", mtime = "0" } = fields;
+  const { sha256 = "", mtime = "0", mark = "" } = fields;
   return {
     path: name("path"),
     type: /** @type {EntryType} */ (String(fields["type"])),
@@ -139,6 +145,8 @@ function fromLine(line) {
     at: count("at"),
     dataAt: count("data_at"),
     sha256: String(sha256),
+    mark: String(mark),
+    same: fields["same"] === true,
   };
 }
 

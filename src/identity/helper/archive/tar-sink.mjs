@@ -1,9 +1,11 @@
-/** Lays entries out by tar(1): one run per tree, fed as they come. */
-import { chmodSync, closeSync } from "node:fs";
+/** Lays entries out by tar(1): one run per tree, fed as they come. Files that are there already are linked to. */
+import { chmodSync, closeSync, linkSync, lstatSync, utimesSync } from "node:fs";
 import { at, inDirectory, openSubdirectory, reopen } from "../directory.mjs";
 import { LastBytes } from "../output.mjs";
 import { runToEnd } from "../run-command.mjs";
+import { runInSlices } from "../slices.mjs";
 import { toolFailure } from "../tool-failure.mjs";
+import { damaged } from "./tar-reader.mjs";
 
 const endOfTar = Buffer.alloc(1024);
 const maxComplaintBytes = 4096;
@@ -18,6 +20,7 @@ const ownerMayWrite = 0o200;
  * @typedef {object} SinkTarget
  * @property {string} root
  * @property {string[]} into A directory beneath the root for each tree.
+ * @property {(string | null)[]} [base] Where the same trees are as the archive before has them.
  */
 
 /** What waits for tar(1) to read it: one piece. @implements {AsyncIterable<Buffer>} */
@@ -59,6 +62,10 @@ export class TarSink {
   #tree = -1;
   /** What of the present tree becomes read-only when all of it is laid out. @type {Pick<TarEntry, "path" | "mode">[]} */
   #readOnly = [];
+  /** Of the present tree. @type {TarEntry[]} */
+  #kept = [];
+  /** Times of its directories, by their paths. @type {Map<string, string>} */
+  #times = new Map();
   /** @type {{ feed: Feed, done: Promise<void>, stop: AbortController } | undefined} */
   #run;
 
@@ -87,6 +94,7 @@ export class TarSink {
       this.#run = this.#start(tree);
       this.#tree = tree;
     }
+    if (entry.type === "directory" && this.#target.base) this.#times.set(entry.path, entry.mtime);
     const headers = bytes.subarray(0, entry.dataAt - entry.at);
     const isUnwritable =
       (entry.type === "file" || entry.type === "directory") && (entry.mode & ownerMayWrite) === 0;
@@ -96,6 +104,18 @@ export class TarSink {
       setMode(headers.subarray(-blockBytes), entry.mode | ownerMayWrite);
     }
     await this.#put(bytes);
+  }
+
+  /**
+   * A file that is as the archive before has it.
+   * @param {number} tree
+   * @param {TarEntry} entry
+   */
+  keep(tree, entry) {
+    if (tree !== this.#tree || !this.#target.base) {
+      throw damaged("has only what changed since another one: it is put into what that one was restored to");
+    }
+    this.#kept.push(entry);
   }
 
   /**
@@ -122,7 +142,23 @@ export class TarSink {
     this.#run = undefined;
     run.feed.end();
     await run.done;
+    await this.#link();
     await this.#restrict();
+  }
+
+  async #link() {
+    const [kept, times] = [this.#kept, this.#times];
+    this.#kept = [];
+    this.#times = new Map();
+    if (kept.length === 0) return;
+    const { root, into, base } = this.#target;
+    const above = (this.#trees[this.#tree] ?? "").split("/").length;
+    const [from, to] = [base?.[this.#tree] ?? "", into[this.#tree] ?? ""];
+    await inDirectory({ root, path: from }, (source) =>
+      inDirectory({ root, path: to }, (target) =>
+        runInSlices(linkAll(source, target, kept, { above, times }), this.#signal),
+      ),
+    );
   }
 
   async #restrict() {
@@ -205,6 +241,80 @@ export class TarSink {
     );
     if (exitCode !== 0) throw toolFailure(argv[0] ?? "", complaints.bytes().toString());
   }
+}
+
+/**
+ * @param {number} source
+ * @param {number} target
+ * @param {readonly TarEntry[]} entries
+ * @param {{ above: number, times: ReadonlyMap<string, string> }} options `above`: names that the paths begin with and that the two
+ *   directories stand for.
+ * @returns {Generator<undefined, void, void>}
+ */
+function* linkAll(source, target, entries, { above, times }) {
+  const byDirectory = Map.groupBy(entries, ({ path }) => path.slice(0, path.lastIndexOf("/")));
+  // A link changes the time of its directory.
+  for (const [directory, files] of byDirectory) {
+    const names = directory.split("/").slice(above);
+    const from = openBelow(source, names);
+    try {
+      const to = openBelow(target, names);
+      try {
+        for (const entry of files) {
+          linkOne(from, to, entry);
+          yield;
+        }
+        const mtime = times.get(directory);
+        if (mtime !== undefined) utimesSync(at(to, "."), Number(mtime), Number(mtime));
+      } finally {
+        closeSync(to);
+      }
+    } finally {
+      closeSync(from);
+    }
+  }
+}
+
+/**
+ * @param {number} from
+ * @param {number} to
+ * @param {TarEntry} entry
+ */
+function linkOne(from, to, { path, size, mtime }) {
+  const name = path.slice(path.lastIndexOf("/") + 1);
+  const there = lstatSync(at(from, name), { throwIfNoEntry: false });
+  const isThere = there?.isFile() === true && there.size === size && isSameTime(there.mtimeMs, mtime);
+  if (!isThere) throw damaged("has only what changed since another one, and that one is not what is there");
+  linkSync(at(from, name), at(to, name));
+}
+
+/**
+ * @param {number} ms
+ * @param {string} seconds
+ */
+function isSameTime(ms, seconds) {
+  // As numbers have them; what was restored has all digits.
+  return Math.abs(ms - Number(seconds) * 1000) < 1;
+}
+
+/**
+ * @param {number} directory
+ * @param {string[]} names
+ * @returns {number} To be closed.
+ */
+function openBelow(directory, names) {
+  let fd = openSubdirectory(directory, ".");
+  for (const name of names) {
+    try {
+      const next = openSubdirectory(fd, name);
+      closeSync(fd);
+      fd = next;
+    } catch (error) {
+      closeSync(fd);
+      throw error;
+    }
+  }
+  return fd;
 }
 
 const extractOptions = [

@@ -153,6 +153,11 @@ export class VolumeSink {
     this.#output = output;
   }
 
+  /** @returns {never} */
+  keep() {
+    throw damaged("has a volume of which it holds a part");
+  }
+
   /**
    * The beginning of an entry: its headers, and maybe some of its content.
    * @param {number} tree

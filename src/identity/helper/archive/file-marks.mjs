@@ -1,0 +1,85 @@
+/**
+ * What tells later that a file was not touched: its inode and when that was changed last, which nothing but a change sets. Unlike
+ * size and time it cannot be brought along by a file that was moved to its place.
+ */
+import { closeSync, lstatSync } from "node:fs";
+import { at, namesIn, openSubdirectory } from "../directory.mjs";
+import { hasCode, RequestError } from "../request-error.mjs";
+import { readIndex } from "./entry-index.mjs";
+
+/** A directory that is open for each. */
+const maxDepth = 256;
+/** A change in the same tick of the kernel's clock would show in nothing. */
+const settledMs = 2_000;
+
+/** @typedef {import("./entry-index.mjs").IndexedEntry} IndexedEntry */
+/** @typedef {import("node:fs").BigIntStats} BigIntStats */
+
+/**
+ * Everything beneath an open directory, a directory before what is in it; what goes away meanwhile, or may not be looked into, is
+ * passed over.
+ * @param {number} fd
+ * @param {string} path What the directory is called; one character per byte.
+ * @param {(path: string) => boolean} isExcluded
+ * @param {(path: string, stat: BigIntStats) => void} take
+ * @returns {Generator<undefined, void, void>}
+ */
+export function* walkFiles(fd, path, isExcluded, take, depth = 0) {
+  if (depth > maxDepth) throw new RequestError("INVALID", `is more than ${maxDepth} directories deep`);
+  for (const name of readNames(fd)) {
+    const below = `${path}/${name}`;
+    if (isExcluded(below)) continue;
+    const stat = tryTo(() => lstatSync(at(fd, name), { bigint: true }));
+    if (stat === undefined) continue;
+    take(below, stat);
+    yield;
+    if (!stat.isDirectory()) continue;
+    const next = tryTo(() => openSubdirectory(fd, name));
+    if (next === undefined) continue;
+    try {
+      yield* walkFiles(next, below, isExcluded, take, depth + 1);
+    } finally {
+      closeSync(next);
+    }
+  }
+}
+
+/** @param {number} fd */
+function readNames(fd) {
+  return tryTo(() => [...namesIn(fd)]) ?? [];
+}
+
+/**
+ * @template T
+ * @param {() => T} work
+ * @returns {T | undefined}
+ */
+function tryTo(work) {
+  try {
+    return work();
+  } catch (error) {
+    if (hasCode(error, "ENOENT", "EACCES", "ENOTDIR") || error instanceof RequestError) return undefined;
+    throw error;
+  }
+}
+
+/**
+ * Empty for what has none: what is no plain file, has several names, or was changed just now.
+ * @param {BigIntStats} stat
+ */
+export function markOf(stat) {
+  if (!stat.isFile() || stat.nlink !== 1n || Date.now() - Number(stat.ctimeMs) < settledMs) return "";
+  return `${stat.dev}-${stat.ino}-${stat.ctimeNs}-${stat.size}`;
+}
+
+/**
+ * The files of an archive that have a mark, by their paths.
+ * @param {Buffer} index
+ * @returns {Promise<Map<string, IndexedEntry>>}
+ */
+export async function markedFiles(index) {
+  /** @type {Map<string, IndexedEntry>} */
+  const marked = new Map();
+  for await (const entry of readIndex(index)) if (entry.mark) marked.set(entry.path, entry);
+  return marked;
+}
