@@ -2717,11 +2717,14 @@ export interface components {
         /** @description Where an app runs. */
         AppPlacement: {
             /**
-             * @description `swarm`: as a service of the Docker Swarm of which this machine's engine is a manager. `machine`, or empty: on this machine.
+             * @description `swarm`: as a service, or of a compose project several, of the Docker Swarm of which this machine's engine is a manager. `machine`, or empty: on this machine.
              * @enum {string}
              */
             on?: "machine" | "swarm";
-            /** @description In how many tasks it runs; 1 to 1000, default 1. An app whose data are in its directory has all of them on this machine. */
+            /**
+             * @description In how many tasks it runs; 1 to 1000, default 1. An app whose data are in its directory has all of them on this machine. Of a
+             *     compose project so many tasks of each service that keeps no data and whose `deploy` says no number.
+             */
             replicas?: number;
             /**
              * @description How its ports are reached. `host`, or empty: at each node that runs a task. `mesh`: at every node, by the routing mesh.
@@ -2831,7 +2834,7 @@ export interface components {
         };
         /** @description One of the containers that an app is on a swarm, wherever it runs. */
         AppTask: {
-            /** @description From 1 to `replicas`; a task that ended is followed by another one in its slot. */
+            /** @description From 1 to the tasks of its service; a task that ended is followed by another one in its slot. */
             slot: number;
             /** @description The name of the node that it was given to; empty while none suits. */
             node: string;
@@ -2844,6 +2847,8 @@ export interface components {
              * @description When its state was reported last.
              */
             since?: string;
+            /** @description Of a compose project: its service. */
+            service: string;
         };
         /** @description What is newer than an app. */
         AppUpdate: {
@@ -5632,7 +5637,8 @@ export interface operations {
                     permissions_ack?: boolean;
                     /**
                      * @description True: stop a running app once the new version is fetched and everything is accepted, upgrade it, start it again. It runs
-                     *     again whatever becomes of the upgrade. Without it a running app is `app_running` (failed_precondition).
+                     *     again whatever becomes of the upgrade. Without it a running app is `app_running` (failed_precondition). On a swarm the tasks of
+                     *     an app that keeps no data are replaced one after the other instead, as its manifest's `upgrade` says.
                      */
                     stop_app?: boolean;
                 };
@@ -6613,6 +6619,13 @@ export interface operations {
                      * @enum {string}
                      */
                     mode?: "live" | "pause" | "stop";
+                    /** @description True: it notes of each file what tells later that it has not changed, for a `since`. */
+                    marks?: boolean;
+                    /**
+                     * @description Name of an archive with marks, in the one storage that is asked for: only what has changed since is read and held. It is no
+                     *     backup: it can be restored only into an app that has what that archive was restored to, which has not run since.
+                     */
+                    since?: string;
                 };
             };
         };

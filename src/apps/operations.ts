@@ -33,6 +33,8 @@ export interface OperationDetail {
   kept?: string[];
   /** Whether the app ran when the restore began. */
   restart?: boolean;
+  /** Whether an upgrade replaces what runs bit by bit. */
+  rolls?: boolean;
   /** What a backup has frozen of the app, in its runtime's words. */
   frozen?: string[];
 }

@@ -7,8 +7,8 @@ import type { WorkOptions } from "./progress.ts";
 
 /** @throws SvcError `not_possible` for a package that no swarm can run */
 export function requireSwarmPackage({ id, runtime: { kind } }: AppRecord["manifest"]): void {
-  if (kind === "docker") return;
-  const message = `package "${id}" runs on the ${kind} runtime; on a swarm svc puts packages of the docker runtime`;
+  if (kind === "docker" || kind === "compose") return;
+  const message = `package "${id}" runs on the ${kind} runtime; on a swarm svc puts packages of the docker and compose runtimes`;
   throw new SvcError("not_possible", message);
 }
 
@@ -38,7 +38,7 @@ export class Placer {
       const moved = { ...app, placement };
       await runtimeOf(moved).prepare(runnable(moved), work);
       if (runtimeOf(moved) !== before) {
-        await before.remove(runnable(app));
+        await before.remove(runnable(app), "volumes");
         // An image that was built for it went with that.
         await runtimeOf(moved).prepare(runnable(moved), work);
       }

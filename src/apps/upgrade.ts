@@ -103,9 +103,10 @@ export class Upgrader {
     await settings.validate(resolved.manifest, app.settings, ownerUid);
     const restarted = this.#isUp(app);
     operation.detail.restart = restarted;
+    operation.detail.rolls = restarted && canProve(app) && (await this.#canRoll(app, resolved));
     await operations.enter(operation, "switch" satisfies UpgradePhase);
-    await runtimeOf(app).stop(runnable(app));
-    await this.#switch(app, resolved, restarted, work);
+    if (!operation.detail.rolls) await runtimeOf(app).stop(runnable(app));
+    await this.#switch(app, resolved, operation.detail, work);
     // The new version is the app's from this write on; a client that goes away changes nothing any more.
     work.signal?.throwIfAborted();
     await operations.enter(operation, "done" satisfies UpgradePhase, [
@@ -145,14 +146,16 @@ export class Upgrader {
     const runUid = operation.detail.runUid ?? identities.selfUid;
     const tree = await identities.tree(paths.appDir(operation.appId), runUid);
     const phase = operation.phase as UpgradePhase;
+    const { rolls = false } = operation.detail;
     const app = registry.get(operation.appId);
     if (phase === "switch") {
       // It may have been killed in the middle of its trial.
-      if (app !== undefined) await runtimeOf(app).stop(runnable(app));
+      if (app !== undefined && !rolls) await runtimeOf(app).stop(runnable(app));
       await putBack(tree, appTree.previousRepo, appTree.repo);
       await putBack(tree, appTree.previousData, appTree.data);
       await tree.remove(unfinishedCopy);
       if (app !== undefined) await this.#prepareAgain(app);
+      if (app !== undefined && rolls) await this.#rollBack(app);
     }
     if (phase === "done") {
       await tree.remove(appTree.previousRepo);
@@ -180,25 +183,51 @@ export class Upgrader {
     }
   }
 
+  /** Without an end of it, where there is nothing that both versions could want at a time. */
+  async #canRoll(app: AppRecord, { manifest }: ResolvedPackage): Promise<boolean> {
+    const { runtimeOf, runnable } = this.#options;
+    return manifest.migrate === undefined && (await runtimeOf(app).canRoll?.(runnable(app))) === true;
+  }
+
+  /** Has all that runs be the old version again. */
+  async #rollBack(app: AppRecord): Promise<void> {
+    const { identities, runtimeOf, runnable, log } = this.#options;
+    try {
+      await writeSettingsFiles(identities, runnable(app));
+      await runtimeOf(app).roll?.(runnable(app));
+    } catch (error) {
+      log.warn(
+        { err: error, appId: app.id },
+        "what an upgrade had replaced did not come back: the app is started anew",
+      );
+      await runtimeOf(app).stop(runnable(app));
+    }
+  }
+
   /** Puts the new version in the place of the old one, which is set aside, and proves that it works. */
   async #switch(
     app: AppRecord,
     resolved: ResolvedPackage,
-    staysUp: boolean,
+    { restart: staysUp = false, rolls = false }: Operation["detail"],
     work: WorkOptions,
   ): Promise<void> {
     const { identities, runtimeOf, runnable } = this.#options;
     const { manifest, version } = resolved;
     const next = runnable({ ...app, manifest, version });
-    // What was never up as it is set, or not the last time, proves nothing about a version.
-    const canProve = app.startedSettings !== null && app.failure === null;
-    const keepsData = canProve || manifest.migrate !== undefined;
+    const keepsData = canProve(app) || manifest.migrate !== undefined;
     await runtimeOf(app).keepData?.(runnable(app));
     await this.#setAside(await identities.tree(next.directory, app.runUid), keepsData);
     await layOutRelease(this.#options, next, resolved, work);
     await runtimeOf(app).prepare(next, work);
     if (manifest.migrate !== undefined) await runStep(this.#options, next, manifest.migrate, "migrate", work);
-    if (!canProve) return;
+    if (!canProve(app)) return;
+    if (rolls && (await runtimeOf(app).canRoll?.(next)) === true) {
+      work.onProgress?.({ step: "trial", message: `Replacing what runs by ${next.version}, bit by bit` });
+      await writeSettingsFiles(identities, next);
+      await runtimeOf(app).roll?.(next);
+      return;
+    }
+    if (rolls) await runtimeOf(app).stop(runnable(app));
     await this.#prove(runtimeOf(app), next, work);
     // What is going to be started anyway goes on.
     if (!staysUp) await runtimeOf(app).stop(next);
@@ -262,6 +291,11 @@ function asRefused({ id, version }: AppRecord, error: unknown, afterwards: unkno
   const why = afterwards === undefined ? "" : whyNotStarted(id, afterwards as SvcError);
   const says = why === "" ? stays : `${stays}, which could not be started again: ${why}`;
   return new SvcError(reason, says, { payload, cause });
+}
+
+/** What was never up as it is set, or not the last time, proves nothing about a version. */
+function canProve({ startedSettings, failure }: AppRecord): boolean {
+  return startedSettings !== null && failure === null;
 }
 
 async function failureOf(work: Promise<unknown>): Promise<unknown> {

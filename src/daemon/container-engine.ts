@@ -88,15 +88,9 @@ export async function createContainerEngine(options: ContainerEngineOptions): Pr
   };
   resources.use(forbidEngineRestarts(shared));
   const docker = resources.use(new DockerRuntime(shared));
-  const compose = resources.use(
-    new ComposeRuntime({
-      ...shared,
-      disk,
-      yaml: options.yaml,
-      composeDir: join(config.store.dir, "compose"),
-    }),
-  );
-  const swarm = resources.use(new SwarmRuntime(shared));
+  const forProjects = { ...shared, disk, yaml: options.yaml, composeDir: join(config.store.dir, "compose") };
+  const compose = resources.use(new ComposeRuntime(forProjects));
+  const swarm = resources.use(new SwarmRuntime(forProjects));
   const owned = resources.move();
   return {
     ...{ engine, events, state, disk, storeId },

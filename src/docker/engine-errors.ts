@@ -39,11 +39,16 @@ export function engineError(error: unknown, what: string, socketPath: string): S
 }
 
 function refusal(error: EngineRefusal, what: string): SvcError {
-  const message = `the container engine could not ${what}: ${error.message}`;
+  const said = error.message.replace(/^rpc error: code = \w+ desc = /, "");
+  const message = `the container engine could not ${what}: ${said}`;
   const options = { cause: error };
   // The engine answers 500 to much that is nobody's internal error.
   if (/no space left on device|disk quota exceeded/i.test(error.message)) {
     return new SvcError("disk_full", message, options);
+  }
+  // A manager of a swarm that has lost the others; the words are all that tells it.
+  if (error.statusCode === 500 && /swarm does not have a leader|context deadline exceeded/.test(said)) {
+    return new SvcError("unavailable", message, options);
   }
   switch (error.statusCode) {
     case 400:

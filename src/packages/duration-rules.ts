@@ -20,7 +20,7 @@ export function durationProblems(manifest: ManifestDocument): RuleProblem[] {
   });
 }
 
-function boundedOf({ health, stop, restart, ...manifest }: ManifestDocument): Bounded[] {
+function boundedOf({ health, stop, restart, upgrade, ...manifest }: ManifestDocument): Bounded[] {
   const { process, service, migrate, backup } = manifest;
   const steps = [
     ...(process?.build ?? []).map((command, index) => ({ path: ["process", "build", index], command })),
@@ -35,6 +35,7 @@ function boundedOf({ health, stop, restart, ...manifest }: ManifestDocument): Bo
     { path: ["health", "interval"], text: health?.interval, least: "100ms", most: "1h" },
     { path: ["health", "timeout"], text: health?.timeout, least: "1ms", most: "1h" },
     { path: ["stop", "grace"], text: stop?.grace, most: "1h" },
+    { path: ["upgrade", "watch"], text: upgrade?.watch, most: "1h" },
     { path: ["restart", "delay"], text: restart?.delay, most: "1d" },
     { path: ["restart", "max_delay"], text: restart?.max_delay, most: "1d" },
     { path: ["restart", "reset_after"], text: restart?.reset_after, most: "7d" },

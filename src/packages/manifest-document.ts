@@ -163,6 +163,12 @@ export interface RestartDocument extends Extensible {
   reset_after?: string;
 }
 
+export interface UpgradeDocument extends Extensible {
+  order?: "start-first" | "stop-first";
+  parallel?: number;
+  watch?: string;
+}
+
 export interface LimitsDocument extends Extensible {
   memory?: string;
   cpus?: number;
@@ -218,6 +224,7 @@ export interface ManifestDocument extends Extensible {
   stop?: StopDocument;
   restart?: RestartDocument;
   limits?: LimitsDocument;
+  upgrade?: UpgradeDocument;
   backup?: BackupDocument;
   console?: boolean | ConsoleDocument;
   permissions?: Permission[];

@@ -70,7 +70,7 @@ async function loadSchema(): Promise<ValidateFunction> {
 }
 
 function normalise(written: ManifestDocument): Manifest {
-  const { health, backup, clone, console, migrate, settings, stop, restart, limits } = written;
+  const { health, backup, clone, console, migrate, settings, stop, restart, limits, upgrade } = written;
   return {
     id: written.id,
     name: written.name,
@@ -109,6 +109,13 @@ function normalise(written: ManifestDocument): Manifest {
       memoryBytes: limits?.memory === undefined ? undefined : parseSize(limits.memory),
       cpus: limits?.cpus,
       openFiles: limits?.open_files,
+    }),
+    ...(upgrade && {
+      upgrade: {
+        parallel: upgrade.parallel ?? 1,
+        watchMs: duration(upgrade.watch, 5_000),
+        ...defined({ order: upgrade.order }),
+      },
     }),
     ...(backup && {
       backup: {

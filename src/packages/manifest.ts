@@ -117,6 +117,16 @@ export interface RestartPolicy {
   resetAfterMs: number;
 }
 
+/** How tasks on a swarm are replaced by those of another version. */
+export interface UpgradePolicy {
+  /** Absent: as ports and data allow. */
+  order?: "start-first" | "stop-first";
+  /** At a time. */
+  parallel: number;
+  /** So long a new one has to live. */
+  watchMs: number;
+}
+
 export interface BackupPolicy {
   trigger?: string;
   storages: string[];
@@ -142,6 +152,8 @@ export interface Manifest {
   stop: { signal: NodeJS.Signals; graceMs: number };
   restart: RestartPolicy;
   limits: { memoryBytes?: number; cpus?: number; openFiles?: number };
+  /** Absent: what {@link UpgradePolicy} has by default. */
+  upgrade?: UpgradePolicy;
   backup?: BackupPolicy;
   /** Without `argv` the app has a terminal of its own. */
   /** Without a program the app has a terminal of its own, unless `terminal` is false. `record`: what sessions show is kept. */

@@ -98,7 +98,7 @@ export abstract class ContainerRuntime implements AppRuntime {
   /** What the next start publishes. */
   protected abstract toPublish(app: RunnableApp): Promise<PublishedAddresses>;
   abstract stop(app: RunnableApp): Promise<void>;
-  abstract remove(app: RunnableApp): Promise<number>;
+  abstract remove(app: RunnableApp, keep?: "volumes"): Promise<number>;
   abstract logs(app: RunnableApp, options: { tail: number; signal?: AbortSignal }): Promise<LogChunk>;
   abstract followLogs(
     app: RunnableApp,

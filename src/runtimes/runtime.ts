@@ -32,7 +32,7 @@ export interface RunnableApp {
 
 /** How an app runs on a swarm. */
 export interface Placement {
-  /** In so many tasks. */
+  /** In so many tasks; a compose project in so many of each service that keeps no data and says no number of its own. */
   readonly replicas: number;
   /** `host`: its ports are those of the nodes that run it. `mesh`: of every node. */
   readonly ports: "host" | "mesh";
@@ -40,6 +40,8 @@ export interface Placement {
 
 /** One of the containers that an app is on a swarm. */
 export interface RuntimeTask {
+  /** Of a compose project; empty for the only one of an app. */
+  readonly service: string;
   readonly slot: number;
   /** The name of its node; empty while it has none. */
   readonly node: string;
@@ -84,7 +86,7 @@ export interface RuntimeStatus {
   readonly isLost?: boolean;
   /** The last lines before it failed or crashed, 20 at most. */
   readonly lastLines: readonly string[];
-  /** Of an app on a swarm, by slot. */
+  /** Of an app on a swarm, by service and slot. */
   readonly tasks?: readonly RuntimeTask[];
 }
 
@@ -316,8 +318,11 @@ export interface AppRuntime extends AsyncDisposable {
   readonly revision: number;
   /** Called with the id of an app whose status changed, soon after. */
   onChange(listener: (id: string) => void): Disposable;
-  /** Removes all that it keeps of a stopped app beside its tree, and forgets it. Resolves with the bytes that were freed. */
-  remove(app: RunnableApp): Promise<number>;
+  /**
+   * Removes all that it keeps of a stopped app beside its tree, and forgets it. Resolves with the bytes that were freed.
+   * @param keep `volumes`: those stay for the runtime that the app goes to
+   */
+  remove(app: RunnableApp, keep?: "volumes"): Promise<number>;
   /** Where its ports are published, or will be with its next start. Absent where apps listen by themselves. */
   publishedAt?(app: RunnableApp): Promise<PublishedAddresses>;
   logs(app: RunnableApp, options: { tail: number; signal?: AbortSignal }): Promise<LogChunk>;
@@ -328,6 +333,17 @@ export interface AppRuntime extends AsyncDisposable {
    * @throws SvcError `denied` for an app without what is asked for, `app_not_running` where only a running one has it
    */
   openTerminal?(app: RunnableApp, request: TerminalRequest): Promise<Terminal>;
+  /**
+   * Whether this version of an app, which is laid out, may run beside another one: then {@link roll} needs no end of it.
+   * Absent for runtimes whose apps may not.
+   */
+  canRoll?(app: RunnableApp): Promise<boolean>;
+  /**
+   * Has what runs of an app be this version, bit by bit; what is of it already stays as it is. Resolves when all of it runs
+   * and has done so for a while.
+   * @throws SvcError `start_failed`: some of it may be of either version then
+   */
+  roll?(to: RunnableApp): Promise<void>;
   /** Has an app that runs do so in as many tasks as its placement says now. Absent for runtimes of one machine. */
   scale?(app: RunnableApp): Promise<void>;
   /** One shared window of about 500 ms for all apps together; entries for running ones only. */

@@ -1,16 +1,13 @@
 /** What the nodes of a swarm pull. */
 import test from "ava";
-import type { RunnableApp } from "../../src/runtimes/runtime.ts";
 import { serviceImage } from "../../src/runtimes/swarm/service-image.ts";
 
-const appOf = (image?: string): RunnableApp =>
-  ({ id: "web", manifest: { runtime: { kind: "docker", image } } }) as RunnableApp;
 const digest = (name: string, digit: string): string => `${name}@sha256:${digit.repeat(64)}`;
 
 test("an image is found by its digest under its own name, and one that was built here by its id", (t) => {
   const Id = `sha256:${"0".repeat(64)}`;
   const pulled = (image: string, ...RepoDigests: string[]): string =>
-    serviceImage(appOf(image), image, { Id, RepoDigests });
+    serviceImage(image, { Id, RepoDigests });
   const [web, web2] = [digest("r.example/web", "1"), digest("r.example/web2", "2")];
   t.is(pulled("r.example/web2:1", web, web2), web2);
   t.is(pulled("r.example/web2:1", web), Id);
@@ -18,5 +15,5 @@ test("an image is found by its digest under its own name, and one that was built
   t.is(pulled("docker.io/library/nginx:1", digest("nginx", "3")), digest("nginx", "3"));
   // With containerd's image store even these have a digest.
   const built = "svc.local/web:abc";
-  t.is(serviceImage(appOf(), built, { Id, RepoDigests: [digest("svc.local/web", "4")] }), Id);
+  t.is(serviceImage(built, { Id, RepoDigests: [digest("svc.local/web", "4")] }), Id);
 });

@@ -25,7 +25,7 @@ async function read(frames: Iterable<Buffer>, tail: number): ReturnType<typeof r
   const engine = {
     operate: (_what: string, work: (docker: unknown) => Promise<unknown>) => work({ modem: { dial } }),
   } as unknown as DockerEngine;
-  return readServiceLog(engine, "s", { tail, tasks, hasTerminal: false });
+  return readServiceLog(engine, "s", { tail, part: "", tasks, hasTerminal: false });
 }
 
 test("the last lines of all tasks together are those of the latest times, whichever task is told first", async (t) => {

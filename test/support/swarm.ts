@@ -17,6 +17,8 @@ export interface TestSwarm extends AsyncDisposable {
   /** The first is the manager; they are called node1, node2, … */
   readonly engines: readonly TestEngine[];
   readonly manager: TestEngine;
+  /** For `nsenter`: where a program finds all of them at their addresses, 10.77.0.1 and so on. */
+  readonly inside: readonly string[];
   /** Where all of them pull from. */
   readonly registry: string;
   /** What a node answers at a port. @param node from 1 */
@@ -45,7 +47,8 @@ export async function findSwarmObstacle(): Promise<string | undefined> {
   return status === 200 ? undefined : `the engine makes no swarm: ${text.trim()}`;
 }
 
-export async function startSwarm(size: number): Promise<TestSwarm> {
+/** @param managers how many of them manage it; the first is asked */
+export async function startSwarm(size: number, managers = 1): Promise<TestSwarm> {
   await using made = new AsyncDisposableStack();
   const dir = await mkdtemp(join(tmpdir(), "svc-swarm-"));
   made.defer(() => rm(dir, { recursive: true, force: true, maxRetries: 5 }));
@@ -65,11 +68,12 @@ export async function startSwarm(size: number): Promise<TestSwarm> {
   }
   const [manager, ...workers] = engines;
   if (manager === undefined) throw new Error("a swarm has one engine at least");
-  await joinAll(manager, workers);
+  await joinAll(manager, workers, managers - 1);
   const owned = made.move();
   return {
     engines,
     manager,
+    inside,
     registry: `${registryAddress}:5000`,
     get: async (node, port) => {
       const url = `http://${addressOf(node)}:${port}/`;
@@ -158,7 +162,11 @@ async function startRegistry(dir: string, inside: readonly string[]): Promise<Ch
   return child;
 }
 
-async function joinAll(manager: TestEngine, workers: readonly TestEngine[]): Promise<void> {
+async function joinAll(
+  manager: TestEngine,
+  others: readonly TestEngine[],
+  moreManagers: number,
+): Promise<void> {
   const listen = { ListenAddr: "0.0.0.0:2377" };
   const init = {
     ...listen,
@@ -169,12 +177,17 @@ async function joinAll(manager: TestEngine, workers: readonly TestEngine[]): Pro
   };
   (await manager.request("POST", "/swarm/init", init)).expect(200);
   const { JoinTokens: tokens } = (await manager.request("GET", "/swarm")).expect(200) as {
-    JoinTokens: { Worker: string };
+    JoinTokens: { Worker: string; Manager: string };
   };
-  for (const [at, worker] of workers.entries()) {
+  for (const [at, other] of others.entries()) {
     const AdvertiseAddr = addressOf(at + 2);
     const RemoteAddrs = [`${addressOf(1)}:2377`];
-    const joining = { ...listen, AdvertiseAddr, RemoteAddrs, JoinToken: tokens.Worker };
-    (await worker.request("POST", "/swarm/join", joining)).expect(200);
+    const joining = {
+      ...listen,
+      AdvertiseAddr,
+      RemoteAddrs,
+      JoinToken: at < moreManagers ? tokens.Manager : tokens.Worker,
+    };
+    (await other.request("POST", "/swarm/join", joining)).expect(200);
   }
 }

@@ -1,5 +1,4 @@
 /** Apps that are compose projects, on the host's engine. */
-import { relative } from "node:path";
 import type { ContainerInfo, VolumeInspectInfo } from "dockerode";
 import {
   appLabels,
@@ -33,6 +32,7 @@ import { composeRelease, ComposeProjects, dependencyDepths, imagesOf } from "./c
 import { recordOf } from "./compose-values.ts";
 import { requireOwnParts } from "./foreign-parts.ts";
 import { documentPorts } from "./service-ports.ts";
+import { buildMissing, buildProject, pullMissing } from "./project-images.ts";
 import { makeExternal, withSubnets } from "./project-networks.ts";
 import { ProjectVolumes } from "./project-volumes.ts";
 import { followProjectLog, readProjectLog } from "./project-logs.ts";
@@ -91,23 +91,9 @@ export class ComposeRuntime extends ContainerRuntime {
     this.begin(app.id);
     const project = await this.#projects.resolve(app, work.signal);
     await this.reach(app.id);
-    await this.#build(app, project, work);
-    await this.#pullMissing(app, project, work);
+    await buildProject(this.#images, app, project, work);
+    await pullMissing(this.#images, app, project, work);
     await this.#projects.write(app, project.document);
-  }
-
-  async #build(app: RunnableApp, { builds }: RunnableProject, work: RuntimeWork): Promise<void> {
-    for (const { service, ...source } of builds) {
-      const context = relative(app.directory, source.context);
-      await this.#images.build(app, { ...source, context }, work, service);
-    }
-  }
-
-  async #pullMissing(app: RunnableApp, { pulls }: RunnableProject, work: RuntimeWork): Promise<void> {
-    for (const reference of pulls) {
-      if ((await this.#images.inspect(reference, work.signal)) !== undefined) continue;
-      await this.#images.pull(app.ownerUid, reference, work);
-    }
   }
 
   async settle(app: RunnableApp): Promise<void> {
@@ -162,14 +148,8 @@ export class ComposeRuntime extends ContainerRuntime {
     const project = { ...checked, document: placed.document };
     await requireOwnParts(this.#options, app, project.document);
     await makeExternal(project.document, this.#options.networks);
-    await this.#pullMissing(app, project, {});
-    for (const build of project.builds) {
-      const tag = this.#images.builtTag(app, build.service);
-      // Somebody has removed it.
-      if ((await this.#images.inspect(tag)) === undefined) {
-        await this.#build(app, { ...project, builds: [build] }, {});
-      }
-    }
+    await pullMissing(this.#images, app, project, {});
+    await buildMissing(this.#images, app, project);
     const watched = this.appOf(app.id);
     const before = await watched.containers.all();
     await watched.start(app, composeRelease, async () => {
@@ -255,21 +235,21 @@ export class ComposeRuntime extends ContainerRuntime {
     await this.appOf(app.id).stop(app, (service) => depths.get(service) ?? 0);
   }
 
-  async remove(app: RunnableApp): Promise<number> {
-    const freed = this.isUntouched(app.id) ? 0 : await this.#removeFromEngine(app);
+  async remove(app: RunnableApp, keep?: "volumes"): Promise<number> {
+    const freed = this.isUntouched(app.id) ? 0 : await this.#removeFromEngine(app, keep);
     await this.#projects.forget(app.id);
     this.forget(app.id);
     return freed;
   }
 
-  async #removeFromEngine(app: RunnableApp): Promise<number> {
-    await this.#requireUnused(app.id, "removed");
+  async #removeFromEngine(app: RunnableApp, keep: "volumes" | undefined): Promise<number> {
+    if (keep === undefined) await this.#requireUnused(app.id, "removed");
     const removed = await this.appOf(app.id).containers.remove();
     await this.#options.networks.remove(app.id);
     const imagesFreed = await this.#images.removeBuilt(app, []);
     await this.#images.removeNameless(removed);
     // What cannot be had again goes last.
-    return imagesFreed + (await this.#removeVolumes(app.id));
+    return imagesFreed + (keep === undefined ? await this.#removeVolumes(app.id) : 0);
   }
 
   /** @throws SvcError `failed_precondition` when a container of somebody else uses a volume of the app */

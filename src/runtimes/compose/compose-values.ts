@@ -50,6 +50,38 @@ export function isSet(value: JsonValue | undefined): boolean {
   return typeof value !== "object" || Object.keys(value).length > 0;
 }
 
+/** Bytes of `64m`, `1gb` or a number; NaN for another text. */
+export function bytesOf(value: JsonValue | undefined): number {
+  const [, digits = "", unit = ""] = /^(\d+)\s*([kmg]?)i?b?$/i.exec(textOf(value)) ?? [];
+  return digits === "" ? Number.NaN : Number(digits) * 1024 ** " kmg".indexOf(unit.toLowerCase() || " ");
+}
+
+/** Of a duration as Go prints it, such as `1m30s`; NaN for another text. */
+export function durationSecs(text: string): number {
+  if (!/^([0-9.]+(h|ms|m|s|us|µs|ns))+$/.test(text)) return text === "0" ? 0 : Number.NaN;
+  const secs: Readonly<Record<string, number>> = { h: 3_600, m: 60, s: 1, ms: 0.001 };
+  return [...text.matchAll(/([0-9.]+)(h|ms|m|s)/g)].reduce(
+    (sum, [, amount, unit = ""]) => sum + Number(amount) * (secs[unit] ?? 0),
+    0,
+  );
+}
+
+/** The words of a command, as a list or as one text with the quotes and backslashes of a shell. */
+export function wordsOf(value: JsonValue | undefined): string[] {
+  if (typeof value !== "string") return textsOf(value);
+  const words: string[] = [];
+  for (const [word] of value.matchAll(/(?:\\.|"(?:\\.|[^"\\])*"|'[^']*'|[^\s"'\\])+/gs)) {
+    words.push(
+      word.replaceAll(
+        /\\(.)|"((?:\\.|[^"\\])*)"|'([^']*)'/gs,
+        (_all, escaped?: string, double?: string, single?: string) =>
+          escaped ?? single ?? double?.replaceAll(/\\(["\\$`])/g, "$1") ?? "",
+      ),
+    );
+  }
+  return words;
+}
+
 /** Maps every text of a value; keys stay. */
 export function mapTexts(value: JsonValue, map: (text: string) => string): JsonValue {
   if (typeof value === "string") return map(value);

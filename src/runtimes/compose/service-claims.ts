@@ -14,7 +14,16 @@ import {
   type ContainerClaims,
   type HostAsk,
 } from "../container-policy.ts";
-import { isSet, listOf, pairsOf, recordOf, textOf, textsOf } from "./compose-values.ts";
+import {
+  bytesOf,
+  durationSecs,
+  isSet,
+  listOf,
+  pairsOf,
+  recordOf,
+  textOf,
+  textsOf,
+} from "./compose-values.ts";
 import { readServicePort } from "./service-ports.ts";
 
 /** Keys that stay within the container, whatever their value. */
@@ -167,19 +176,7 @@ function atMost(what: string, most: number): Reader {
 /** Less than nothing is without end, and so is what cannot be read. */
 function tooMuch(what: string, value: JsonValue, most: number): string[] {
   const text = textOf(value);
-  const [, digits = "", unit = ""] = /^(\d+)\s*([kmg]?)i?b?$/i.exec(text) ?? [];
-  const amount = Number(digits) * 1024 ** " kmg".indexOf(unit.toLowerCase() || " ");
-  return digits !== "" && amount <= most ? [] : [`wants ${text} ${what}, more than ${most}`];
-}
-
-/** Of a duration as Go prints it, such as `1m30s`; NaN for another text. */
-function durationSecs(text: string): number {
-  if (!/^([0-9.]+(h|ms|m|s|us|µs|ns))+$/.test(text)) return text === "0" ? 0 : Number.NaN;
-  const secs: Readonly<Record<string, number>> = { h: 3_600, m: 60, s: 1 };
-  return [...text.matchAll(/([0-9.]+)(h|ms|m|s)/g)].reduce(
-    (sum, [, amount, unit = ""]) => sum + Number(amount) * (secs[unit] ?? 0),
-    0,
-  );
+  return bytesOf(value) <= most ? [] : [`wants ${text} ${what}, more than ${most}`];
 }
 
 function readDeploy(value: JsonValue, { asks, excess }: Draft): void {

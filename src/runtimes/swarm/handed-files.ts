@@ -6,6 +6,7 @@ import { randomBytes } from "node:crypto";
 import { posix } from "node:path";
 import type { Labels } from "../../docker/attribution.ts";
 import { SvcError } from "../../errors.ts";
+import type { JsonObject } from "../../lib/json.ts";
 import { settingsOf, type DockerRuntime } from "../../packages/manifest.ts";
 import { placeholdersIn } from "../../packages/placeholders.ts";
 import { mergeDefaults, resolveSettings } from "../../packages/settings.ts";
@@ -31,7 +32,7 @@ export interface Handed {
   readonly env: Readonly<Record<string, string>>;
 }
 
-const secretsDir = "/run/secrets";
+export const secretsDir = "/run/secrets";
 
 /** @throws SvcError `not_possible` for a secret that the swarm would show to whoever inspects the service */
 export function handedTo(app: RunnableApp): Handed {
@@ -92,8 +93,8 @@ export async function handOver(
   api: SwarmApi,
   files: readonly HandedFile[],
   { labels, owner, mode }: { labels: Labels; owner: { uid: number; gid: number }; mode: number },
-): Promise<{ Secrets: object[]; Configs: object[] }> {
-  const given = { Secrets: [] as object[], Configs: [] as object[] };
+): Promise<{ Secrets: JsonObject[]; Configs: JsonObject[] }> {
+  const given = { Secrets: [] as JsonObject[], Configs: [] as JsonObject[] };
   for (const { kind, path, content } of files) {
     // Another name each time: what it says cannot be told from it, and old tasks keep what they had.
     const name = `svc-${randomBytes(12).toString("hex")}`;

@@ -9,6 +9,8 @@ import type { SwarmTask } from "./swarm-api.ts";
 
 export interface ServiceLogOptions {
   tail: number;
+  /** The service of a compose project, which its lines begin with; empty for none. */
+  part: string;
   /** Of the service: what their lines are called. */
   tasks: readonly SwarmTask[];
   hasTerminal: boolean;
@@ -26,7 +28,7 @@ const maxDetailsLength = 256;
 export async function readServiceLog(
   engine: DockerEngine,
   serviceId: string,
-  { tail, tasks, hasTerminal, signal }: ServiceLogOptions,
+  { tail, part, tasks, hasTerminal, signal }: ServiceLogOptions,
 ): Promise<LogChunk> {
   if (tail < 1) return { lines: [], truncated: false, missedBytes: 0 };
   const { lines, truncated } = await engine.operate(
@@ -42,7 +44,7 @@ export async function readServiceLog(
     },
     { timeoutMs: readTimeoutMs, signal },
   );
-  return { lines: named(lines, tasks), truncated, missedBytes: 0 };
+  return { lines: named(lines, part, tasks), truncated, missedBytes: 0 };
 }
 
 /** The last lines by time of those that come in any order, as each task's do, in bounded memory. */
@@ -86,6 +88,7 @@ export async function* followServiceLog(
   serviceId: string,
   {
     tail,
+    part,
     tasksNow,
     hasTerminal,
     signal,
@@ -102,14 +105,50 @@ export async function* followServiceLog(
   const reader = createReader(hasTerminal);
   try {
     for await (const chunk of opened.chunks) {
-      const lines = named(reader.read(chunk), tasksNow());
+      const lines = named(reader.read(chunk), part, tasksNow());
       if (lines.length > 0) yield { lines, truncated: false, missedBytes: 0 };
     }
   } catch (error) {
     if (!signal.aborted) throw error;
   }
-  const lines = named(reader.end(), tasksNow());
+  const lines = named(reader.end(), part, tasksNow());
   if (lines.length > 0) yield { lines, truncated: false, missedBytes: 0 };
+}
+
+/** The logs of several services as one, each as it comes. */
+export async function* followTogether(
+  follow: readonly ((signal: AbortSignal) => AsyncGenerator<LogChunk, void>)[],
+  signal: AbortSignal,
+): AsyncGenerator<LogChunk, void> {
+  const ended = new AbortController();
+  const either = AbortSignal.any([signal, ended.signal]);
+  const next = async (source: AsyncGenerator<LogChunk, void>) => ({ source, result: await source.next() });
+  const sources = follow.map((begin) => begin(either));
+  const waiting = new Map(sources.map((source) => [source, next(source)]));
+  try {
+    while (waiting.size > 0) {
+      const { source, result } = await Promise.race(waiting.values());
+      if (result.done === true) waiting.delete(source);
+      else {
+        waiting.set(source, next(source));
+        yield result.value;
+      }
+    }
+  } finally {
+    ended.abort();
+    await Promise.allSettled(waiting.values());
+  }
+}
+
+/** Those of several services as one: the last lines by time. */
+export function mergeLogs(chunks: readonly LogChunk[], tail: number): LogChunk {
+  const [only, ...others] = chunks;
+  if (only !== undefined && others.length === 0) return only;
+  const kept = new KeptLines(Math.max(1, tail));
+  kept.add(chunks.flatMap(({ lines }) => lines).sort((a, b) => a.timeMs - b.timeMs));
+  const { lines, truncated } = kept.chunk();
+  const isCut = truncated || chunks.some((chunk) => chunk.truncated);
+  return { lines: tail < 1 ? [] : lines, truncated: isCut, missedBytes: 0 };
 }
 
 async function openLog(docker: Dockerode, id: string, options: object): Promise<AsyncIterable<Buffer>> {
@@ -129,9 +168,12 @@ function query(tail: number): { stdout: true; stderr: true; timestamps: true; de
   return { stdout: true, stderr: true, timestamps: true, details: true, tail };
 }
 
-function named(lines: readonly LogRecord[], tasks: readonly SwarmTask[]): LogRecord[] {
+function named(lines: readonly LogRecord[], part: string, tasks: readonly SwarmTask[]): LogRecord[] {
   const names = new Map(
-    tasks.map(({ id, slot, node }) => [id, node === "" ? String(slot) : `${slot}@${node}`]),
+    tasks.map(({ id, slot, node }) => {
+      const whole = part === "" ? String(slot) : `${part} ${slot}`;
+      return [id, node === "" ? whole : `${whole}@${node}`];
+    }),
   );
   return lines.map((line) => {
     const [found = "", task = ""] = details.exec(line.text) ?? [];

@@ -2,15 +2,22 @@
 import type { HostConfig } from "dockerode";
 import { appLabels } from "../../docker/attribution.ts";
 import { SvcError } from "../../errors.ts";
-import type { JsonObject, JsonValue } from "../../lib/json.ts";
-import { usersContainers } from "../container-policy.ts";
+import type { JsonObject } from "../../lib/json.ts";
 import type { ContainerConfig } from "../docker/container-config.ts";
 import { dockerRuntime } from "../docker/app-images.ts";
 import { mountPoints, namedPlaces } from "../docker/container-scope.ts";
 import type { Placement, RunnableApp } from "../runtime.ts";
-import { settingsDigest, settingsLabel } from "../settings-digest.ts";
 import { publishedPorts, type PublishOptions } from "../published-ports.ts";
 import type { Handed } from "./handed-files.ts";
+import {
+  placementOf,
+  plain,
+  requireFewTasks,
+  requireNoData,
+  requireOpen,
+  scaledLabel,
+  updateConfigs,
+} from "./stack-plan.ts";
 import type { ServiceSpec } from "./swarm-api.ts";
 
 export interface ServiceSpecOptions {
@@ -22,27 +29,9 @@ export interface ServiceSpecOptions {
   /** Of this machine. */
   readonly nodeId: string;
   readonly handed: Handed;
-  /** What {@link handOver} answered. */
-  readonly given: { readonly Secrets: object[]; readonly Configs: object[] };
 }
 
 const nanosecondsPerMs = 1_000_000;
-/** After an update a task has to live for so long to count as well. */
-const monitorMs = 5_000;
-
-/** @throws Error for an app that is not on a swarm */
-export function placementOf({ id, placement }: Pick<RunnableApp, "id" | "placement">): Placement {
-  if (placement === undefined) throw new Error(`app ${id} runs on this machine`);
-  return placement;
-}
-
-/** @throws SvcError `denied` for more tasks than a regular user's app may have */
-export function requireFewTasks(app: Pick<RunnableApp, "id" | "ownerUid" | "placement">): void {
-  const { replicas } = placementOf(app);
-  if (app.ownerUid === 0 || replicas <= usersContainers) return;
-  const message = `app "${app.id}" would run in ${replicas} tasks, more than ${usersContainers}: only root's apps may`;
-  throw new SvcError("denied", message);
-}
 
 /** What of the app's own directory its tasks see. */
 export function sharedMounts(
@@ -61,7 +50,7 @@ export function sharedMounts(
  *   machine alone
  */
 export function requirePlaceable(app: RunnableApp, config: ContainerConfig, publish: PublishOptions): void {
-  requireFewTasks(app);
+  requireFewTasks(app, placementOf(app).replicas);
   const { HostConfig: host } = config.options;
   const runtime = dockerRuntime(app);
   const cannot = [
@@ -77,17 +66,8 @@ export function requirePlaceable(app: RunnableApp, config: ContainerConfig, publ
       `app "${app.id}" ${cannot.join(", ")}, which no swarm gives a container`,
     );
   }
-  const mounts = sharedMounts(app, config);
-  if (app.ownerUid !== 0 && mounts.length > 0) {
-    // Whoever owns the directory could lead the mount elsewhere between two starts, and the swarm starts without asking svc.
-    const message = `app "${app.id}" keeps data in its directory, and a swarm starts its containers without svc's check: on a swarm only root's apps may`;
-    throw new SvcError("denied", message);
-  }
-  const closed = publishedPorts(app, publish).find(({ address }) => !["0.0.0.0", "::"].includes(address));
-  if (closed !== undefined) {
-    const message = `port ${closed.name} of app "${app.id}" is published at ${closed.address} only, and a swarm publishes at all addresses of its nodes: have it published at 0.0.0.0`;
-    throw new SvcError("denied", message);
-  }
+  requireNoData(app, sharedMounts(app, config).length > 0);
+  requireOpen(app, publishedPorts(app, publish));
 }
 
 export function serviceSpec(
@@ -104,7 +84,7 @@ export function serviceSpec(
   const published = portsOf(config, ports);
   return plain({
     Name: name,
-    Labels: { ...appLabels(app.id, storeId), [settingsLabel]: settingsDigest(app) },
+    Labels: { ...appLabels(app.id, storeId), [scaledLabel]: "true" },
     TaskTemplate: {
       ContainerSpec: containerSpec(app, config, options),
       Resources: { Limits: limitsOf(config.options.HostConfig) },
@@ -122,14 +102,7 @@ export function serviceSpec(
       Networks: [{ Target: config.network }],
     },
     Mode: { Replicated: { Replicas: replicas } },
-    UpdateConfig: {
-      Parallelism: 1,
-      FailureAction: "rollback",
-      Monitor: monitorMs * nanosecondsPerMs,
-      // Two tasks cannot have the same port of a node, nor the same data.
-      Order: mounts.length > 0 || (ports === "host" && published.length > 0) ? "stop-first" : "start-first",
-    },
-    RollbackConfig: { Parallelism: 0, FailureAction: "pause", Order: "stop-first" },
+    ...updateConfigs(app, { ports, hasPorts: published.length > 0, hasMounts: mounts.length > 0 }),
     EndpointSpec: { Mode: ports === "mesh" ? "vip" : "dnsrr", Ports: published },
   }) as ServiceSpec;
 }
@@ -137,7 +110,7 @@ export function serviceSpec(
 function containerSpec(
   app: RunnableApp,
   config: ContainerConfig,
-  { storeId, image, handed, given }: ServiceSpecOptions,
+  { storeId, image, handed }: ServiceSpecOptions,
 ): JsonObject {
   const { options } = config;
   const host = options.HostConfig;
@@ -163,8 +136,6 @@ function containerSpec(
     Privileges: { NoNewPrivileges: true },
     ...(app.ownerUid === 0 ? { CapabilityAdd: host.CapAdd as unknown } : { CapabilityDrop: ["ALL"] }),
     Ulimits: host.Ulimits,
-    Secrets: given.Secrets,
-    Configs: given.Configs,
   }) as JsonObject;
 }
 
@@ -183,9 +154,4 @@ function portsOf({ options }: ContainerConfig, mode: Placement["ports"]): object
       PublishMode: mode === "mesh" ? "ingress" : "host",
     }));
   });
-}
-
-/** As JSON has it: what is not there is left out. */
-function plain(value: object): JsonValue {
-  return JSON.parse(JSON.stringify(value)) as JsonValue;
 }

@@ -1,6 +1,12 @@
 /** What svc asks of the swarm that the host's engine manages, in svc's own terms. */
 import { promisify } from "node:util";
-import { appLabel, storeLabel, type Labels } from "../../docker/attribution.ts";
+import {
+  appLabel,
+  composeServiceLabel,
+  madeForFilter,
+  storeLabel,
+  type Labels,
+} from "../../docker/attribution.ts";
 import { unlessGone } from "../../docker/engine-errors.ts";
 import type { DockerEngine } from "../../docker/engine.ts";
 import type { RegistryCredentials } from "../../docker/registry-auth.ts";
@@ -11,6 +17,8 @@ import type { JsonObject } from "../../lib/json.ts";
 export interface SwarmService {
   readonly id: string;
   readonly appId: string;
+  /** Of a compose project; empty for the only one of an app. */
+  readonly part: string;
   readonly labels: Labels;
   /** What an update has to name, so that none is lost. */
   readonly version: number;
@@ -27,6 +35,7 @@ export interface ServiceSpec extends JsonObject {
   Labels: Record<string, string>;
   TaskTemplate: JsonObject;
   Mode: { Replicated: { Replicas: number } };
+  EndpointSpec?: { Ports?: { PublishedPort?: number; Protocol?: string }[] };
 }
 
 /** One container of a service, from its making to its end. */
@@ -38,6 +47,8 @@ export interface SwarmTask {
   readonly nodeId: string;
   /** Empty while it was given to none. */
   readonly node: string;
+  /** Of that node, as the others reach it; empty where nobody knows. */
+  readonly nodeAddress: string;
   /** The swarm's words. */
   readonly state: string;
   readonly desired: string;
@@ -102,8 +113,15 @@ export class SwarmApi {
     return found.map(serviceOf);
   }
 
-  async service(name: string): Promise<SwarmService | undefined> {
-    const found = this.#ask<EngineService>(`inspect the service ${name}`, { path: `/services/${name}` });
+  async servicesOf(appId: string): Promise<SwarmService[]> {
+    const request = { path: "/services?", query: this.#ours(appId) };
+    const found = await this.#ask<EngineService[]>(`list the services of app "${appId}"`, request);
+    return found.map(serviceOf);
+  }
+
+  /** As it is now; `undefined` when it is gone. */
+  async service(id: string): Promise<SwarmService | undefined> {
+    const found = this.#ask<EngineService>(`inspect the service ${id}`, { path: `/services/${id}` });
     const service = await unlessGone(found);
     return service && serviceOf(service);
   }
@@ -113,8 +131,8 @@ export class SwarmApi {
       this.nodes(),
       this.#ask<EngineTask[]>("list tasks", { path: "/tasks?", query: this.#ours() }),
     ]);
-    const names = new Map(nodes.map(({ id, name }) => [id, name]));
-    return tasks.map((task) => taskOf(task, names.get(task.NodeID ?? "") ?? ""));
+    const known = new Map(nodes.map((node) => [node.id, node]));
+    return tasks.map((task) => taskOf(task, known.get(task.NodeID ?? "")));
   }
 
   async nodes(): Promise<SwarmNode[]> {
@@ -149,16 +167,24 @@ export class SwarmApi {
   }
 
   /** Has the network be there that tasks of an app share, on whichever node they are. */
-  async ensureNetwork(name: string, labels: Labels): Promise<void> {
+  async ensureNetwork(name: string, isInternal: boolean, labels: Labels): Promise<void> {
     const found = this.#ask<unknown>(`inspect the network ${name}`, { path: `/networks/${name}` });
     if ((await unlessGone(found)) !== undefined) return;
-    const body = { Name: name, Driver: "overlay", CheckDuplicate: true, Labels: { ...labels } };
+    const own = { Name: name, Driver: "overlay", CheckDuplicate: true, Internal: isInternal };
+    const body = { ...own, Labels: { ...labels } };
     await this.#change(`make the network ${name}`, { method: "POST", path: "/networks/create", body });
   }
 
-  async removeNetwork(name: string): Promise<void> {
-    const request = { method: "DELETE", path: `/networks/${name}` } as const;
-    await unlessGone(this.#change(`remove the network ${name}`, request));
+  /** Those of an app. */
+  async removeNetworks(appId: string): Promise<void> {
+    const { filters } = this.#ours(appId);
+    const query = { filters: JSON.stringify({ ...(JSON.parse(filters) as object), scope: ["swarm"] }) };
+    const what = `list the networks of app "${appId}"`;
+    const found = await this.#ask<{ Id: string }[]>(what, { path: "/networks?", query });
+    for (const { Id: id } of found) {
+      const request = { method: "DELETE", path: `/networks/${id}` } as const;
+      await unlessGone(this.#change("remove a network", request));
+    }
   }
 
   /** Resolves with the id. */
@@ -173,9 +199,7 @@ export class SwarmApi {
 
   /** Removes what was handed to tasks of an app, but for what a service uses. */
   async removeHanded(appId: string): Promise<void> {
-    const query = {
-      filters: JSON.stringify({ label: [`${appLabel}=${appId}`, `${storeLabel}=${this.#storeId}`] }),
-    };
+    const query = this.#ours(appId);
     for (const kind of ["secrets", "configs"] as const) {
       const found = await this.#ask<{ ID: string }[]>(`list ${kind}`, { path: `/${kind}?`, query });
       for (const { ID: id } of found) {
@@ -190,8 +214,11 @@ export class SwarmApi {
     }
   }
 
-  #ours(): { filters: string } {
-    return { filters: JSON.stringify({ label: [`${storeLabel}=${this.#storeId}`] }) };
+  /** @param appId of one app; of all without */
+  #ours(appId?: string): { filters: string } {
+    const label =
+      appId === undefined ? [`${storeLabel}=${this.#storeId}`] : madeForFilter(appId, this.#storeId).label;
+    return { filters: JSON.stringify({ label }) };
   }
 
   async #ask<T>(what: string, request: Request): Promise<T> {
@@ -258,6 +285,7 @@ function serviceOf({ ID, Version, Spec, UpdateStatus: update }: EngineService): 
   return {
     id: ID,
     appId: Spec.Labels[appLabel] ?? "",
+    part: Spec.Labels[composeServiceLabel] ?? "",
     labels: Spec.Labels,
     version: Version.Index,
     replicas: Spec.Mode.Replicated.Replicas,
@@ -266,7 +294,7 @@ function serviceOf({ ID, Version, Spec, UpdateStatus: update }: EngineService): 
   };
 }
 
-function taskOf(task: EngineTask, node: string): SwarmTask {
+function taskOf(task: EngineTask, node: SwarmNode | undefined): SwarmTask {
   const {
     State: state = "new",
     Err: error = "",
@@ -280,7 +308,8 @@ function taskOf(task: EngineTask, node: string): SwarmTask {
     appId: task.Spec?.ContainerSpec?.Labels?.[appLabel] ?? "",
     slot: task.Slot ?? 0,
     nodeId: task.NodeID ?? "",
-    node,
+    node: node?.name ?? "",
+    nodeAddress: node?.address ?? "",
     state,
     desired: task.DesiredState ?? "",
     error,

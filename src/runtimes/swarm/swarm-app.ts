@@ -1,18 +1,32 @@
 /** One app on a swarm, as it was seen last. */
-import type { RunnableApp, RuntimeStatus } from "../runtime.ts";
 import { stoppedStatus } from "../container-status.ts";
+import { PortProbe } from "../port-probe.ts";
+import type { HealthSpec } from "../process/supervisor-types.ts";
+import type { RunnableApp, RuntimeStatus } from "../runtime.ts";
 import { ToldStatus } from "../told-status.ts";
+import { placementOf } from "./stack-plan.ts";
 import type { SwarmService, SwarmTask } from "./swarm-api.ts";
-import { shownTasks, statusOfTasks } from "./task-status.ts";
+import { isUpTask, shownTasks, statusOfStack } from "./task-status.ts";
+
+export interface SwarmAppOptions {
+  /** What is asked of its health at a port; nothing where the swarm asks, or nobody. */
+  readonly healthOf: (app: RunnableApp) => HealthSpec | undefined;
+  /** Called when its status is another one. */
+  readonly onChange: () => void;
+}
 
 export class SwarmApp {
+  readonly #options: SwarmAppOptions;
   readonly #told: ToldStatus;
+  /** Of the tasks that run, by their ids. */
+  readonly #probes = new Map<string, PortProbe>();
   #app: RunnableApp | undefined;
+  #services: readonly SwarmService[] = [];
   #tasks: readonly SwarmTask[] = [];
 
-  /** @param onChange called when its status is another one */
-  constructor(id: string, onChange: () => void) {
-    this.#told = new ToldStatus(id, onChange);
+  constructor(id: string, options: SwarmAppOptions) {
+    this.#options = options;
+    this.#told = new ToldStatus(id, options.onChange);
   }
 
   get isWanted(): boolean {
@@ -36,17 +50,72 @@ export class SwarmApp {
   /** It is not. */
   release(): void {
     this.#app = undefined;
+    this.#endProbes(new Set());
   }
 
-  /** @param service of the app @param tasks of the app */
-  take(service: SwarmService | undefined, tasks: readonly SwarmTask[]): void {
+  /** @param services of the app @param tasks of the app */
+  take(services: readonly SwarmService[], tasks: readonly SwarmTask[]): void {
+    this.#services = services;
     this.#tasks = tasks;
-    const ofService = tasks.filter(({ serviceId }) => serviceId === service?.id);
-    const isChecked = this.#app?.manifest.health?.probe.kind === "exec";
-    const status = statusOfTasks({ service, tasks: ofService, isWanted: this.isWanted, isChecked });
-    this.#told.tell(
-      service === undefined ? status : { ...status, tasks: shownTasks(ofService, service.replicas) },
+    this.#watchPorts();
+    this.#tell();
+  }
+
+  #tell(): void {
+    const [services, tasks] = [this.#services, this.#tasks];
+    const status = statusOfStack({ services, tasks, isWanted: this.isWanted, probed: this.#probed() });
+    this.#told.tell(services.length === 0 ? status : { ...status, tasks: shownTasks(services, tasks) });
+  }
+
+  /** Each task is asked at its node, or all of them where every node answers for them. */
+  #watchPorts(): void {
+    const app = this.#app;
+    const spec = app && this.#options.healthOf(app);
+    const watched = app === undefined || spec === undefined ? [] : this.#publishing(spec);
+    const isMesh = app !== undefined && placementOf(app).ports === "mesh";
+    const chosen = isMesh ? watched.slice(0, 1) : watched;
+    this.#endProbes(new Set(chosen.map(({ id }) => id)));
+    for (const { id, nodeAddress, sinceMs } of chosen) {
+      if (this.#probes.has(id) || spec === undefined) continue;
+      const host = isMesh || nodeAddress === "" ? {} : { host: nodeAddress };
+      const asked = {
+        ...spec,
+        ...(spec.tcp && { tcp: { ...spec.tcp, ...host } }),
+        ...(spec.http && { http: { ...spec.http, ...host } }),
+      };
+      this.#probes.set(id, new PortProbe(asked, sinceMs, { onChange: () => this.#tell() }));
+    }
+  }
+
+  #publishing({ tcp, http }: HealthSpec): SwarmTask[] {
+    const port = (tcp ?? http)?.port;
+    const ids = new Set(
+      this.#services
+        .filter(({ spec }) => spec.EndpointSpec?.Ports?.some(({ PublishedPort }) => PublishedPort === port))
+        .map(({ id }) => id),
     );
+    return this.#tasks.filter((task) => ids.has(task.serviceId) && isUpTask(task));
+  }
+
+  #endProbes(kept: ReadonlySet<string>): void {
+    for (const [id, probe] of this.#probes) {
+      if (kept.has(id)) continue;
+      probe[Symbol.dispose]();
+      this.#probes.delete(id);
+    }
+  }
+
+  #probed(): { health: RuntimeStatus["health"]; reason?: string } | undefined {
+    if (this.#app === undefined || this.#options.healthOf(this.#app) === undefined) return undefined;
+    const all = [...this.#probes];
+    const sick = all.find(([, { health }]) => health === "unhealthy");
+    if (sick !== undefined) {
+      const [id, { reason = "" }] = sick;
+      const node = this.#tasks.find((task) => task.id === id)?.node ?? "";
+      return { health: "unhealthy", reason: node === "" ? reason : `on ${node}: ${reason}` };
+    }
+    const isWell = all.length > 0 && all.every(([, { health }]) => health === "healthy");
+    return { health: isWell ? "healthy" : "starting" };
   }
 
   /** The swarm cannot be asked. */

@@ -5,22 +5,21 @@ import { ContainerSampler } from "../../docker/container-sampler.ts";
 import type { ContainerRecord } from "../../docker/container-record.ts";
 import { WatchedSizes } from "../../docker/container-attachment.ts";
 import { SvcError } from "../../errors.ts";
+import type { JsonObject } from "../../lib/json.ts";
 import { SharedRounds } from "../../lib/shared-rounds.ts";
 import { Ticker } from "../../lib/ticker.ts";
 import type { Terminal } from "../../lib/terminal.ts";
-import { hasOwnTerminal } from "../../packages/manifest.ts";
 import { AppContainers } from "../app-containers.ts";
 import type { ContainerRuntimeOptions } from "../container-runtime.ts";
 import { openAppTerminal } from "../container-terminals.ts";
 import { sampleApps } from "../container-usage.ts";
-import { AppImages, type CredentialsOf } from "../docker/app-images.ts";
-import { ContainerConfigs, type ContainerConfigsOptions } from "../docker/container-configs.ts";
-import { DockerImages } from "../docker/docker-images.ts";
 import { limitsOf } from "../limits.ts";
+import { portHealth } from "../port-health.ts";
 import type { PublishedAddresses } from "../published-addresses.ts";
 import { addressesByPort, publishedPorts } from "../published-ports.ts";
 import type {
   AppRuntime,
+  EngineVolumes,
   ImageRuntime,
   LogChunk,
   RunnableApp,
@@ -32,27 +31,31 @@ import type {
 import { startFailed } from "../start-failed.ts";
 import { appNotRunning } from "../status-changes.ts";
 import { StatusListeners } from "../status-listeners.ts";
+import { releaseLabel } from "../stuck-containers.ts";
 import type { TerminalRequest } from "../terminal-request.ts";
-import { handedTo, handOver } from "./handed-files.ts";
-import { followServiceLog, readServiceLog } from "./service-logs.ts";
-import { serviceImage } from "./service-image.ts";
-import { placementOf, requireFewTasks, requirePlaceable, serviceSpec } from "./service-spec.ts";
+import { ComposeStacks, type ComposeStacksOptions } from "./compose-stacks.ts";
+import { DockerStacks, type DockerStacksOptions } from "./docker-stacks.ts";
+import { handOver } from "./handed-files.ts";
+import { followServiceLog, followTogether, mergeLogs, readServiceLog } from "./service-logs.ts";
+import {
+  placementOf,
+  requireFewTasks,
+  scaledLabel,
+  type ServicePlan,
+  type StackPlan,
+  type Stacks,
+} from "./stack-plan.ts";
+import { imagesOfKinds } from "./stack-images.ts";
 import { SwarmApi, type ServiceSpec, type SwarmService, type SwarmTask } from "./swarm-api.ts";
 import { SwarmApp } from "./swarm-app.ts";
 import { isUpTask } from "./task-status.ts";
 
-export interface SwarmRuntimeOptions
-  extends
-    Pick<ContainerRuntimeOptions, "engine" | "events" | "state" | "programs" | "isInsecure" | "log">,
-    ContainerConfigsOptions {
-  credentialsOf: CredentialsOf;
-}
-
-interface Launched {
-  readonly serviceId: string;
-  /** Ids of the tasks that were there before. */
-  readonly earlier: ReadonlySet<string>;
-}
+export type SwarmRuntimeOptions = Pick<
+  ContainerRuntimeOptions,
+  "engine" | "events" | "state" | "programs" | "isInsecure" | "log"
+> &
+  DockerStacksOptions &
+  Omit<ComposeStacksOptions, "touch">;
 
 const pollMs = 2_000;
 const startPollMs = 300;
@@ -65,10 +68,11 @@ const goneTimeoutMs = 30_000;
 
 export class SwarmRuntime implements AppRuntime {
   readonly images: ImageRuntime;
+  readonly volumes: EngineVolumes;
   readonly #options: SwarmRuntimeOptions;
   readonly #api: SwarmApi;
-  readonly #images: AppImages;
-  readonly #configs: ContainerConfigs;
+  readonly #docker: DockerStacks;
+  readonly #compose: ComposeStacks;
   readonly #sampler: ContainerSampler;
   readonly #apps = new Map<string, SwarmApp>();
   readonly #listeners = new StatusListeners();
@@ -85,68 +89,113 @@ export class SwarmRuntime implements AppRuntime {
   constructor(options: SwarmRuntimeOptions) {
     this.#options = options;
     this.#api = new SwarmApi(options);
-    this.#images = new AppImages(options);
-    this.images = new DockerImages({ ...options, images: this.#images });
-    this.#configs = new ContainerConfigs(options, this.#images);
+    this.#docker = new DockerStacks(options);
+    this.#compose = new ComposeStacks({ ...options, touch: (id) => void this.#appOf(id) });
+    this.images = imagesOfKinds((app) => this.#stacksOf(app).images, this.#compose.images);
+    this.volumes = this.#compose.volumes;
     this.#sampler = new ContainerSampler(options);
     this.#ticker = new Ticker(pollMs, () => this.#poll());
+  }
+
+  #stacksOf({ manifest }: Pick<RunnableApp, "manifest">): Stacks {
+    return manifest.runtime.kind === "compose" ? this.#compose : this.#docker;
   }
 
   async prepare(app: RunnableApp, work: RuntimeWork): Promise<void> {
     await this.#api.managerId();
     await this.check(app);
-    await this.#images.provide(app, work);
-    for (const [name, path] of Object.entries(handedTo(app).env)) {
-      const message = `On a swarm ${name.slice(0, -"_FILE".length)} is handed over as a file: ${name}=${path}`;
-      work.onProgress?.({ step: "secrets", message });
-    }
+    await this.#stacksOf(app).prepare(app, work);
   }
 
   async settle(app: RunnableApp): Promise<void> {
-    await this.#images.removeBuilt(app, [this.#images.reference(app)]);
+    await this.#stacksOf(app).settle(app);
     await this.#api.removeHanded(app.id);
   }
 
-  async check(app: RunnableApp): Promise<void> {
-    const config = await this.#configs.of(app, "");
-    await this.#configs.requireAllowed(app, config);
-    requirePlaceable(app, config, this.#options);
-    handedTo(app);
+  check(app: RunnableApp): Promise<void> {
+    return this.#stacksOf(app).check(app);
   }
 
   async start(app: RunnableApp): Promise<void> {
     const watched = this.#appOf(app.id);
     try {
-      await this.#untilUp(app, watched, await this.#launch(app, watched));
+      const plan = await this.#plan(app);
+      await this.#endEnded(app, watched);
+      for (const step of plan.steps) {
+        const launched: Launched[] = [];
+        for (const service of step) launched.push(await this.#launch(app, watched, service));
+        watched.want(app);
+        await this.#untilUp(app, watched, launched);
+      }
+      await this.#removeOthers(app, plan);
     } catch (error) {
       await this.#giveUp(app, watched, error);
       throw error;
     }
   }
 
-  /** Has the service be there; resolves with its id and the tasks that it had before. */
-  async #launch(app: RunnableApp, watched: SwarmApp): Promise<Launched> {
-    const name = this.#options.networks.nameOf(app.id);
+  async keepData(app: RunnableApp): Promise<void> {
+    if (app.manifest.runtime.kind === "compose") await this.#compose.keepData(app);
+  }
+
+  sharedData(id: string): Promise<string[]> {
+    return this.#compose.sharedData(id);
+  }
+
+  copyData(from: RunnableApp, to: RunnableApp, work: RuntimeWork): Promise<number> {
+    return this.#compose.copyData(from, to, work);
+  }
+
+  /** What it is to be, on networks that are there. */
+  async #plan(app: RunnableApp): Promise<StackPlan> {
     const nodeId = await this.#api.managerId();
-    const spec = await this.#specOf(app, nodeId);
-    await this.#api.ensureNetwork(name, appLabels(app.id, this.#options.storeId));
-    const credentials = await this.#options.credentialsOf(app.ownerUid, this.#images.reference(app));
-    const existing = await this.#runningService(app, watched);
+    const plan = await this.#stacksOf(app).plan(app, nodeId);
+    const labels = appLabels(app.id, this.#options.storeId);
+    for (const { name, isInternal } of plan.networks) await this.#api.ensureNetwork(name, isInternal, labels);
+    return plan;
+  }
+
+  /** Has the service be there. */
+  async #launch(app: RunnableApp, watched: SwarmApp, plan: ServicePlan): Promise<Launched> {
+    const { part, image, spec: planned } = plan;
+    const spec = await this.#withFiles(app, plan);
+    const credentials = await this.#options.credentialsOf(app.ownerUid, image);
+    const existing = (await this.#api.servicesOf(app.id)).find((service) => service.part === part);
     const earlier = new Set(watched.tasks.map(({ id }) => id));
     if (existing !== undefined) await this.#api.update(existing, spec, credentials);
     const serviceId = existing?.id ?? (await this.#api.create(spec, credentials));
-    watched.want(app);
-    return { serviceId, earlier };
+    return { serviceId, part, earlier, replicas: planned.Mode.Replicated.Replicas, mayEnd: mayEnd(planned) };
   }
 
-  /** One of which nothing runs any more goes: its tasks' ends would be taken for those of the next start. */
-  async #runningService(app: RunnableApp, watched: SwarmApp): Promise<SwarmService | undefined> {
-    const service = await this.#api.service(this.#options.networks.nameOf(app.id));
-    if (service === undefined) return undefined;
+  async #withFiles(app: RunnableApp, { spec, files }: ServicePlan): Promise<ServiceSpec> {
+    const { storeId, identities } = this.#options;
+    const { user: owner } = await identities.as(app.uid);
+    // Root's containers may run as whatever user their image names.
+    const mode = app.ownerUid === 0 ? 0o444 : 0o400;
+    const labels = appLabels(app.id, storeId);
+    const given = await handOver(this.#api, files, { labels, owner, mode });
+    const container = spec.TaskTemplate["ContainerSpec"] as JsonObject;
+    return { ...spec, TaskTemplate: { ...spec.TaskTemplate, ContainerSpec: { ...container, ...given } } };
+  }
+
+  /** Services of which nothing runs any more go: their tasks' ends would be taken for those of the next start. */
+  async #endEnded(app: RunnableApp, watched: SwarmApp): Promise<void> {
+    const services = await this.#api.servicesOf(app.id);
+    if (services.length === 0) return;
     await this.#look();
-    if (watched.tasks.some((task) => task.serviceId === service.id && isUpTask(task))) return service;
-    await this.stop(app);
-    return undefined;
+    const up = new Set(watched.tasks.filter((task) => isUpTask(task)).map(({ serviceId }) => serviceId));
+    const ended = services.filter(({ id }) => !up.has(id));
+    for (const { id } of ended) await this.#api.removeService(id);
+    if (ended.length > 0) await this.#untilGone(app, new Set(ended.map(({ id }) => id)));
+  }
+
+  /** Services that an earlier version had. */
+  async #removeOthers(app: RunnableApp, { steps }: StackPlan): Promise<void> {
+    const planned = new Set(steps.flat().map(({ part }) => part));
+    for (const { id, part } of await this.#api.servicesOf(app.id)) {
+      if (!planned.has(part)) await this.#api.removeService(id);
+    }
+    await this.#look();
   }
 
   /** Has nothing stay of a start that failed: half an app would look like one. */
@@ -168,60 +217,96 @@ export class SwarmRuntime implements AppRuntime {
     }
   }
 
-  async #specOf(app: RunnableApp, nodeId: string): Promise<ServiceSpec> {
-    let local = await this.#images.local(app);
-    if (local === undefined) {
-      // Somebody has removed it.
-      await this.#images.provide(app, {});
-      local = await this.#images.local(app);
+  /** Resolves when as many tasks run as are to. @throws SvcError `start_failed` with the swarm's words */
+  async #untilUp(app: RunnableApp, watched: SwarmApp, launched: readonly Launched[]): Promise<void> {
+    const begunMs = Date.now();
+    for (;;) {
+      await this.#look();
+      const waited = Date.now() - begunMs;
+      const missing = launched.filter((service) => !isWhole(service, watched.tasks));
+      if (missing.length === 0) return;
+      for (const service of missing) {
+        const why = whyStuck(service, watched.tasks, waited);
+        if (why !== undefined) throw await this.#startFailed(app, service, why);
+      }
+      const isOver = watched.status.state === "CRASHED" || watched.status.state === "STOPPED";
+      if (isOver || waited > startTimeoutMs) {
+        throw startFailed(app.id, watched.status.reason || "the swarm made no task of it");
+      }
+      await sleep(startPollMs);
     }
-    if (local === undefined) throw new Error(`the image of app "${app.id}" is gone as soon as it was there`);
-    const config = await this.#configs.of(app, local.Id);
-    await this.#configs.hold(app, config);
-    requirePlaceable(app, config, this.#options);
-    const handed = handedTo(app);
-    const { storeId, identities } = this.#options;
-    const { user: owner } = await identities.as(app.uid);
-    // Root's containers may run as whatever user their image names.
-    const mode = app.ownerUid === 0 ? 0o444 : 0o400;
-    const given = await handOver(this.#api, handed.files, {
-      labels: appLabels(app.id, storeId),
-      owner,
-      mode,
-    });
-    return serviceSpec(app, config, {
-      ...{ storeId, nodeId, handed, given },
-      name: this.#options.networks.nameOf(app.id),
-      image: serviceImage(app, this.#images.reference(app), local),
+  }
+
+  async #startFailed(
+    app: RunnableApp,
+    { part }: Pick<Launched, "part">,
+    { state, error, node, exitCode }: SwarmTask,
+  ): Promise<SvcError> {
+    const isBad = state === "failed" || state === "rejected";
+    const lastLines = isBad ? await this.#lastLines(app) : [];
+    const whose = part === "" ? "" : `service "${part}": `;
+    const at = node === "" ? "" : ` on ${node}`;
+    const words = error === "" ? `its task is ${state}` : error;
+    return startFailed(app.id, `${whose}${words}${at}`, {
+      exitCode: isBad ? exitCode : undefined,
+      lastLines,
     });
   }
 
-  /** Resolves when as many tasks run as are to. @throws SvcError `start_failed` with the swarm's words */
-  async #untilUp(app: RunnableApp, watched: SwarmApp, { serviceId, earlier }: Launched): Promise<void> {
+  async canRoll(app: RunnableApp): Promise<boolean> {
+    return !(await this.#stacksOf(app).hasData(app));
+  }
+
+  async roll(to: RunnableApp): Promise<void> {
+    const watched = this.#appOf(to.id);
+    const plan = await this.#plan(to);
+    watched.want(to);
+    for (const step of plan.steps) {
+      for (const service of step) await this.#rollService(to, watched, service);
+    }
+    await this.#removeOthers(to, plan);
+    await this.#untilWell(to, watched);
+  }
+
+  async #rollService(to: RunnableApp, watched: SwarmApp, plan: ServicePlan): Promise<void> {
+    const services = await this.#api.servicesOf(to.id);
+    const existing = services.find(({ part }) => part === plan.part);
+    const isSame = existing?.labels[releaseLabel] === plan.spec.Labels[releaseLabel];
+    if (existing !== undefined && isSame && !isUnderway(existing)) return;
+    await this.#look();
+    const launched = await this.#launch(to, watched, plan);
+    if (existing !== undefined) await this.#untilRolled(to, watched, launched);
+    await this.#untilUp(to, watched, [launched]);
+  }
+
+  /** @throws SvcError `start_failed` when the swarm goes back */
+  async #untilRolled(app: RunnableApp, watched: SwarmApp, launched: Launched): Promise<void> {
     const begunMs = Date.now();
-    const { replicas } = placementOf(app);
     for (;;) {
-      await this.#look();
-      const ofService = watched.tasks.filter((task) => task.serviceId === serviceId);
-      if (ofService.filter((task) => isUpTask(task)).length >= replicas) return;
-      const tasks = ofService.filter(({ id }) => !earlier.has(id));
-      const bad = tasks.find(({ state }) => state === "failed" || state === "rejected");
-      const isOver = watched.status.state === "CRASHED" || watched.status.state === "STOPPED";
-      const waited = Date.now() - begunMs;
-      const stuck = tasks.find(
-        ({ state, error }) => state === "pending" && error !== "" && waited > pendingMs,
-      );
-      const hasEnded = isOver || waited > startTimeoutMs;
-      const why = bad ?? stuck ?? (hasEnded ? tasks[0] : undefined);
-      if (hasEnded && why === undefined) {
-        throw startFailed(app.id, watched.status.reason || "the swarm made no task of it");
+      const update = (await this.#api.service(launched.serviceId))?.update;
+      if (update?.state === "completed") return;
+      if (update !== undefined && update.state !== "updating") {
+        await this.#look();
+        const own = watched.tasks.filter(({ serviceId, id }) => isOfLaunch(launched, serviceId, id));
+        const bad = own.find(({ state }) => state === "failed" || state === "rejected");
+        if (bad !== undefined) throw await this.#startFailed(app, launched, bad);
+        throw startFailed(app.id, update.message || `the swarm says ${update.state}`);
       }
-      if (why !== undefined) {
-        const lastLines = bad === undefined ? [] : await this.#lastLines(app);
-        const at = why.node === "" ? "" : ` on ${why.node}`;
-        const words = why.error === "" ? `its task is ${why.state}` : why.error;
-        const { exitCode } = why;
-        throw startFailed(app.id, `${words}${at}`, { exitCode: bad && exitCode, lastLines });
+      if (Date.now() - begunMs > startTimeoutMs)
+        throw startFailed(app.id, "the swarm did not come to its end");
+      await sleep(startPollMs);
+    }
+  }
+
+  /** Where svc asks for its health, until that is known. @throws SvcError `start_failed` */
+  async #untilWell(app: RunnableApp, watched: SwarmApp): Promise<void> {
+    const begunMs = Date.now();
+    await this.#look();
+    for (;;) {
+      const { health, healthReason = "" } = watched.status;
+      if (health === "healthy" || health === "none") return;
+      if (health === "unhealthy" || Date.now() - begunMs > startTimeoutMs) {
+        throw startFailed(app.id, `its health check fails: ${healthReason}`);
       }
       await sleep(startPollMs);
     }
@@ -233,12 +318,21 @@ export class SwarmRuntime implements AppRuntime {
   }
 
   async scale(app: RunnableApp): Promise<void> {
-    requireFewTasks(app);
     const { replicas } = placementOf(app);
-    const service = await this.#api.service(this.#options.networks.nameOf(app.id));
-    if (service === undefined) return;
-    await this.#api.update(service, { ...service.spec, Mode: { Replicated: { Replicas: replicas } } });
-    await this.#look();
+    const services = await this.#api.servicesOf(app.id);
+    // Those of an earlier svc have no label, and are all of their app.
+    const scaled = services.filter(({ part, labels }) => part === "" || labels[scaledLabel] !== undefined);
+    if (services.length > 0 && scaled.length === 0) {
+      const message = `each service of app "${app.id}" keeps data or says in how many tasks it runs: none can be scaled`;
+      throw new SvcError("not_possible", message);
+    }
+    const fixed = services.filter((service) => !scaled.includes(service));
+    const others = fixed.reduce((sum, service) => sum + service.replicas, 0);
+    requireFewTasks(app, others + Math.max(1, scaled.length) * replicas);
+    for (const service of scaled) {
+      await this.#api.update(service, { ...service.spec, Mode: { Replicated: { Replicas: replicas } } });
+    }
+    if (scaled.length > 0) await this.#look();
   }
 
   async waitHealthy(id: string, timeoutMs: number, signal?: AbortSignal): Promise<void> {
@@ -251,22 +345,27 @@ export class SwarmRuntime implements AppRuntime {
     const watched = this.#appOf(app.id);
     watched.release();
     if (!(await this.#api.isMember())) {
-      watched.take(undefined, []);
+      watched.take([], []);
       return;
     }
-    const service = await this.#api.service(this.#options.networks.nameOf(app.id));
-    if (service !== undefined) await this.#api.removeService(service.id);
+    for (const { id } of await this.#api.servicesOf(app.id)) await this.#api.removeService(id);
     await this.#untilGone(app);
   }
 
-  /** Of a node that does not answer nobody can tell: the swarm ends what runs there when it is back. */
-  async #untilGone(app: RunnableApp): Promise<void> {
+  /**
+   * Of a node that does not answer nobody can tell: the swarm ends what runs there when it is back.
+   * @param serviceIds those that are waited for; all of the app's without
+   */
+  async #untilGone(app: RunnableApp, serviceIds?: ReadonlySet<string>): Promise<void> {
     const deadlineMs = Date.now() + app.manifest.stop.graceMs + stopMarginMs;
     for (;;) {
       await this.#look();
       const states = new Map((await this.#api.nodes()).map(({ id, state }) => [id, state]));
       const left = (this.#apps.get(app.id)?.tasks ?? []).filter(
-        ({ state, nodeId }) => ["running", "starting"].includes(state) && states.get(nodeId) === "ready",
+        ({ state, nodeId, serviceId }) =>
+          ["running", "starting"].includes(state) &&
+          states.get(nodeId) === "ready" &&
+          serviceIds?.has(serviceId) !== false,
       );
       if (left.length === 0) return;
       if (Date.now() > deadlineMs) {
@@ -319,22 +418,21 @@ export class SwarmRuntime implements AppRuntime {
     return this.#listeners.listen(listener);
   }
 
-  async remove(app: RunnableApp): Promise<number> {
+  async remove(app: RunnableApp, keep?: "volumes"): Promise<number> {
     if (await this.#api.isMember()) await this.#removeFromSwarm(app);
-    const freed = await this.#images.removeBuilt(app, []);
+    const freed = await this.#stacksOf(app).remove(app, keep);
+    this.#apps.get(app.id)?.release();
     if (this.#apps.delete(app.id)) this.#listeners.changed();
     return freed;
   }
 
   async #removeFromSwarm(app: RunnableApp): Promise<void> {
-    const name = this.#options.networks.nameOf(app.id);
-    const service = await this.#api.service(name);
-    if (service !== undefined) await this.stop(app);
+    if ((await this.#api.servicesOf(app.id)).length > 0) await this.stop(app);
     const deadlineMs = Date.now() + goneTimeoutMs;
     for (;;) {
       try {
         // Its last task may have just ended.
-        await this.#api.removeNetwork(name);
+        await this.#api.removeNetworks(app.id);
         break;
       } catch (error) {
         if (Date.now() > deadlineMs || !(error instanceof SvcError) || error.code === "unavailable")
@@ -350,39 +448,53 @@ export class SwarmRuntime implements AppRuntime {
   }
 
   async logs(app: RunnableApp, { tail, signal }: { tail: number; signal?: AbortSignal }): Promise<LogChunk> {
-    const service = await this.#api.service(this.#options.networks.nameOf(app.id));
-    if (service === undefined) return { lines: [], truncated: false, missedBytes: 0 };
-    const tasks = (await this.#api.tasks()).filter(({ serviceId }) => serviceId === service.id);
-    const hasTerminal = hasOwnTerminal(app.manifest);
-    return readServiceLog(this.#options.engine, service.id, { tail, tasks, hasTerminal, signal });
+    const services = await this.#api.servicesOf(app.id);
+    if (services.length === 0) return { lines: [], truncated: false, missedBytes: 0 };
+    const all = await this.#api.tasks();
+    const { engine } = this.#options;
+    const chunks = services.map((service) => {
+      const tasks = all.filter(({ serviceId }) => serviceId === service.id);
+      const options = { tail, part: service.part, tasks, hasTerminal: hasTerminal(service), signal };
+      return readServiceLog(engine, service.id, options);
+    });
+    return mergeLogs(await Promise.all(chunks), tail);
   }
 
   async *followLogs(
     app: RunnableApp,
     { tail, signal }: { tail: number; signal: AbortSignal },
   ): AsyncGenerator<LogChunk, void> {
-    const service = await this.#api.service(this.#options.networks.nameOf(app.id));
-    if (service === undefined) return;
+    const services = await this.#api.servicesOf(app.id);
+    if (services.length === 0) return;
     const watched = this.#appOf(app.id);
     await this.#look();
-    const hasTerminal = hasOwnTerminal(app.manifest);
     const tasksNow = (): readonly SwarmTask[] => watched.tasks;
-    yield* followServiceLog(this.#options.engine, service.id, { tail, tasksNow, hasTerminal, signal });
+    const follow = services.map((service) => (either: AbortSignal) => {
+      const { id, part } = service;
+      const options = { tail, part, tasksNow, hasTerminal: hasTerminal(service), signal: either };
+      return followServiceLog(this.#options.engine, id, options);
+    });
+    yield* followTogether(follow, signal);
   }
 
   /** Of the task on this machine: others' nodes have doors of their own. */
   async openTerminal(app: RunnableApp, request: TerminalRequest): Promise<Terminal> {
     const { engine, events, programs } = this.#options;
     await this.#options.state.containers();
-    const [container] = this.#localOf(app.id);
+    const running = this.#localOf(app.id);
     const elsewhere = (this.status(app.id)?.tasks ?? []).filter(({ state }) => state === "running");
-    if (container === undefined && elsewhere.length > 0) {
+    if (running.length === 0 && elsewhere.length > 0) {
       const nodes = [...new Set(elsewhere.map(({ node }) => node))].join(", ");
       throw new SvcError("not_possible", `app "${app.id}" runs on ${nodes}: open its terminal there`);
     }
     const onDeath = events.onDeath.bind(events);
-    const running = container === undefined ? [] : [container];
-    return openAppTerminal(engine, app, running, { sizes: this.#sizes, onDeath, programs }, request);
+    return openAppTerminal(
+      engine,
+      app,
+      onePerService(running),
+      { sizes: this.#sizes, onDeath, programs },
+      request,
+    );
   }
 
   /** Of the tasks on this machine: no engine measures another's. */
@@ -411,9 +523,12 @@ export class SwarmRuntime implements AppRuntime {
   #appOf(id: string): SwarmApp {
     const known = this.#apps.get(id);
     if (known !== undefined) return known;
-    const app = new SwarmApp(id, () => {
-      this.#listeners.changed();
-      this.#listeners.tell(id);
+    const app = new SwarmApp(id, {
+      healthOf: (runnable) => portHealth(runnable),
+      onChange: () => {
+        this.#listeners.changed();
+        this.#listeners.tell(id);
+      },
     });
     this.#options.state.start();
     this.#apps.set(id, app);
@@ -451,11 +566,11 @@ export class SwarmRuntime implements AppRuntime {
   async #takeUp(): Promise<undefined> {
     try {
       const [services, tasks] = await Promise.all([this.#api.services(), this.#api.tasks()]);
-      const serviceOf = new Map(services.map((service) => [service.appId, service]));
+      const servicesOf = Map.groupBy(services, ({ appId }) => appId);
       const tasksOf = Map.groupBy(tasks, ({ appId }) => appId);
-      this.#inService = new Set(serviceOf.keys());
+      this.#inService = new Set(servicesOf.keys());
       this.#isAway = false;
-      for (const [id, app] of this.#apps) app.take(serviceOf.get(id), tasksOf.get(id) ?? []);
+      for (const [id, app] of this.#apps) app.take(servicesOf.get(id) ?? [], tasksOf.get(id) ?? []);
     } catch (error) {
       this.#inService = undefined;
       // Each app shows it for as long as it is so.
@@ -470,6 +585,55 @@ export class SwarmRuntime implements AppRuntime {
   /** Lets go of all apps, which go on. */
   async [Symbol.asyncDispose](): Promise<void> {
     await this.#ticker[Symbol.asyncDispose]();
+    for (const app of this.#apps.values()) app.release();
     this.#apps.clear();
   }
+}
+
+/** A service that is to have other tasks now. */
+interface Launched {
+  readonly serviceId: string;
+  readonly part: string;
+  readonly replicas: number;
+  /** Its tasks may come to a good end. */
+  readonly mayEnd: boolean;
+  /** Ids of the tasks that were there before. */
+  readonly earlier: ReadonlySet<string>;
+}
+
+function isOfLaunch({ serviceId, earlier }: Launched, ofService: string, id: string): boolean {
+  return ofService === serviceId && !earlier.has(id);
+}
+
+function isWhole({ serviceId, replicas, mayEnd: may }: Launched, tasks: readonly SwarmTask[]): boolean {
+  const own = tasks.filter((task) => task.serviceId === serviceId);
+  const isThere = (task: SwarmTask): boolean => isUpTask(task) || (may && task.state === "complete");
+  return own.filter(isThere).length >= replicas;
+}
+
+/** The task that keeps it from being whole. */
+function whyStuck(launched: Launched, tasks: readonly SwarmTask[], waitedMs: number): SwarmTask | undefined {
+  const own = tasks.filter(({ serviceId, id }) => isOfLaunch(launched, serviceId, id));
+  return (
+    own.find(({ state }) => state === "failed" || state === "rejected") ??
+    own.find(({ state, error }) => state === "pending" && error !== "" && waitedMs > pendingMs) ??
+    (waitedMs > startTimeoutMs ? own[0] : undefined)
+  );
+}
+
+function mayEnd({ TaskTemplate: { RestartPolicy: restart } }: ServiceSpec): boolean {
+  return (restart as { Condition?: string } | undefined)?.Condition !== "any";
+}
+
+/** An update goes on, forwards or back. */
+function isUnderway({ update }: SwarmService): boolean {
+  return ["updating", "paused", "rollback_started", "rollback_paused"].includes(update?.state ?? "");
+}
+
+function hasTerminal({ spec }: SwarmService): boolean {
+  return (spec.TaskTemplate["ContainerSpec"] as { TTY?: boolean } | undefined)?.TTY === true;
+}
+
+function onePerService(containers: readonly ContainerRecord[]): ContainerRecord[] {
+  return [...new Map(containers.map((each) => [each.composeService ?? "", each])).values()];
 }

@@ -3,20 +3,20 @@ import { stoppedStatus } from "../container-status.ts";
 import type { RuntimeStatus, RuntimeTask } from "../runtime.ts";
 import type { SwarmService, SwarmTask } from "./swarm-api.ts";
 
-export interface TaskFacts {
-  readonly service: Pick<SwarmService, "replicas"> | undefined;
+export interface StackFacts {
+  readonly services: readonly Pick<SwarmService, "id" | "part" | "replicas" | "spec">[];
   readonly tasks: readonly SwarmTask[];
   /** Whether svc means the app to run. */
   readonly isWanted: boolean;
-  /** Whether the swarm itself looks after its health. */
-  readonly isChecked: boolean;
+  /** What svc's own look at its port found; absent where it does not look. */
+  readonly probed?: { readonly health: RuntimeStatus["health"]; readonly reason?: string } | undefined;
 }
 
 /** Ends of a task that were not asked for. */
 const failures: ReadonlySet<string> = new Set(["failed", "rejected", "orphaned"]);
 
-export function statusOfTasks({ service, tasks, isWanted, isChecked }: TaskFacts): RuntimeStatus {
-  if (service === undefined) {
+export function statusOfStack({ services, tasks, isWanted, probed }: StackFacts): RuntimeStatus {
+  if (services.length === 0) {
     if (!isWanted) return stoppedStatus;
     return {
       ...stoppedStatus,
@@ -24,6 +24,75 @@ export function statusOfTasks({ service, tasks, isWanted, isChecked }: TaskFacts
       isLost: true,
     };
   }
+  const all = services.map((service) => ({
+    part: service.part,
+    status: statusOfService(
+      service,
+      tasks.filter(({ serviceId }) => serviceId === service.id),
+    ),
+  }));
+  const [only, ...others] = all;
+  const status = only !== undefined && others.length === 0 ? only.status : statusOfSeveral(all);
+  if (status.state !== "RUNNING" || status.health === "unhealthy" || probed === undefined) return status;
+  const { health, reason } = probed;
+  return { ...status, health, ...(reason !== undefined && { healthReason: reason }) };
+}
+
+interface PartStatus {
+  readonly part: string;
+  readonly status: RuntimeStatus;
+}
+
+/** A project of which something runs is up; what does not work of it shows in its health. */
+function statusOfSeveral(all: readonly PartStatus[]): RuntimeStatus {
+  const running = all.flatMap(({ status }) => (status.state === "RUNNING" ? [status] : []));
+  const troubled = all.filter(({ status: { state } }) => state === "CRASHED" || state === "STARTING");
+  const worst = troubled.find(({ status: { state } }) => state === "CRASHED") ?? troubled[0];
+  const reasonOf = ({ part, status: { state, reason } }: PartStatus): string =>
+    reason === ""
+      ? state === "RUNNING"
+        ? ""
+        : `service "${part}" is ${state}`
+      : `service "${part}": ${reason}`;
+  const reason = [...troubled, ...all].map(reasonOf).find((text) => text !== "") ?? "";
+  const exitCode = worst?.status.exitCode;
+  const known = {
+    ...stoppedStatus,
+    restarts: all.reduce((sum, { status }) => sum + status.restarts, 0),
+    ...(exitCode !== undefined && { exitCode }),
+  };
+  if (running.length === 0) {
+    const state = worst?.status.state ?? "STOPPED";
+    return { ...known, state, reason: state === "STOPPED" ? "" : reason };
+  }
+  const order = ["unhealthy", "starting", "healthy"] as const;
+  const health = order.find((word) => running.some((status) => status.health === word)) ?? "none";
+  return {
+    ...known,
+    state: "RUNNING",
+    reason,
+    health: worst === undefined ? health : "unhealthy",
+    ...(worst !== undefined && { healthReason: reason }),
+    ...(worst?.status.state === "CRASHED" && { isPartial: true }),
+    startedAtMs: Math.min(...running.flatMap(({ startedAtMs }) => startedAtMs ?? [])),
+  };
+}
+
+/** Whether the swarm itself asks how healthy its tasks are: until they are, they do not run. */
+function isChecked({ spec }: Pick<SwarmService, "spec">): boolean {
+  const { ContainerSpec: container } = spec.TaskTemplate as { ContainerSpec?: ContainerHealth };
+  const [kind = "NONE"] = container?.Healthcheck?.Test ?? [];
+  return kind !== "NONE";
+}
+
+interface ContainerHealth {
+  readonly Healthcheck?: { readonly Test?: string[] | null };
+}
+
+function statusOfService(
+  service: Pick<SwarmService, "replicas" | "spec">,
+  tasks: readonly SwarmTask[],
+): RuntimeStatus {
   const { replicas } = service;
   const running = tasks.filter((task) => isUpTask(task));
   const wanted = tasks.filter(({ desired }) => desired === "running" || desired === "ready");
@@ -37,8 +106,8 @@ export function statusOfTasks({ service, tasks, isWanted, isChecked }: TaskFacts
       ...known,
       state: "RUNNING",
       reason: isWhole ? "" : count,
-      health: isChecked ? (isWhole ? "healthy" : "unhealthy") : "none",
-      ...(isChecked && !isWhole && { healthReason: count }),
+      health: isChecked(service) ? (isWhole ? "healthy" : "unhealthy") : "none",
+      ...(isChecked(service) && !isWhole && { healthReason: count }),
       startedAtMs: Math.min(...running.map(({ sinceMs }) => sinceMs)),
     };
   }
@@ -50,17 +119,25 @@ export function statusOfTasks({ service, tasks, isWanted, isChecked }: TaskFacts
   return { ...ended, state: "CRASHED", reason: why === "" ? "its tasks ended" : why };
 }
 
-/** What is shown of them: the newest of each slot. */
-export function shownTasks(tasks: readonly SwarmTask[], replicas: number): RuntimeTask[] {
-  const bySlot = Map.groupBy(tasks, ({ slot }) => slot);
-  return [...bySlot]
-    .filter(([slot]) => slot <= replicas || bySlot.get(slot)?.some((task) => isUpTask(task)))
-    .sort(([a], [b]) => a - b)
-    .flatMap(([slot, all]) => {
-      const shown = all.find((task) => isUpTask(task)) ?? newest(all);
-      if (shown === undefined) return [];
-      const { node, state, sinceMs } = shown;
-      return [{ slot, node, state, message: shown.error || whyNot(all, isUpTask(shown)), sinceMs }];
+/** What is shown of them: the newest of each slot of each service. */
+export function shownTasks(services: StackFacts["services"], tasks: readonly SwarmTask[]): RuntimeTask[] {
+  return services
+    .toSorted((a, b) => (a.part < b.part ? -1 : 1))
+    .flatMap(({ id, part, replicas }) => {
+      const bySlot = Map.groupBy(
+        tasks.filter(({ serviceId }) => serviceId === id),
+        ({ slot }) => slot,
+      );
+      return [...bySlot]
+        .filter(([slot, all]) => slot <= replicas || all.some((task) => isUpTask(task)))
+        .sort(([a], [b]) => a - b)
+        .flatMap(([slot, all]) => {
+          const shown = all.find((task) => isUpTask(task)) ?? newest(all);
+          if (shown === undefined) return [];
+          const { node, state, sinceMs } = shown;
+          const message = shown.error || whyNot(all, isUpTask(shown));
+          return [{ service: part, slot, node, state, message, sinceMs }];
+        });
     });
 }
 

@@ -1,0 +1,342 @@
+/** Compose projects on a swarm: a service for each of theirs, on networks of the project's own. */
+import { relative } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import type { VolumeInspectInfo } from "dockerode";
+import {
+  appLabels,
+  composeProjectLabel,
+  composeProjectOf,
+  composeVolumeLabel,
+  madeForFilter,
+} from "../../docker/attribution.ts";
+import type { DiskMeter } from "../../docker/disk-usage.ts";
+import { SvcError } from "../../errors.ts";
+import { isInside } from "../../lib/is-inside.ts";
+import type { JsonObject } from "../../lib/json.ts";
+import { settingsOf } from "../../packages/manifest.ts";
+import { mergeDefaults } from "../../packages/settings.ts";
+import type { YamlThread } from "../../packages/yaml-thread.ts";
+import { AppContainers } from "../app-containers.ts";
+import type { AppNetworks } from "../app-networks.ts";
+import { ComposeCommand } from "../compose/compose-command.ts";
+import type { RunnableProject } from "../compose/compose-document.ts";
+import { ComposeImages, type ComposeImagesOptions } from "../compose/compose-images.ts";
+import {
+  ComposeProjects,
+  dependencyDepths,
+  imagesOf,
+  type ComposeProjectsOptions,
+} from "../compose/compose-project.ts";
+import { isSet, pairsOf, recordOf, textOf } from "../compose/compose-values.ts";
+import { buildMissing, buildProject, pullMissing } from "../compose/project-images.ts";
+import { ProjectVolumes } from "../compose/project-volumes.ts";
+import { documentPorts } from "../compose/service-ports.ts";
+import { withEmptyImage } from "../compose/empty-image.ts";
+import { copyVolumes, isCopied } from "../compose/volume-copy.ts";
+import { AppImages, type AppImagesOptions } from "../docker/app-images.ts";
+import type { EngineVolumes, ImageRuntime, RunnableApp, RuntimeWork } from "../runtime.ts";
+import { composeService, keepsData, type ComposeServiceOptions, type VolumePlan } from "./compose-service.ts";
+import { serviceImage } from "./service-image.ts";
+import {
+  requireFewTasks,
+  requireNoData,
+  requireOpen,
+  swarmName,
+  withRelease,
+  type NetworkPlan,
+  type ServicePlan,
+  type StackPlan,
+  type Stacks,
+} from "./stack-plan.ts";
+import type { ServiceSpec } from "./swarm-api.ts";
+
+export interface ComposeStacksOptions
+  extends
+    AppImagesOptions,
+    Omit<ComposeProjectsOptions, "images" | "command" | "events">,
+    Omit<ComposeImagesOptions, "images" | "projects"> {
+  networks: AppNetworks;
+  disk: DiskMeter;
+  yaml: YamlThread;
+  /** There is something of the app on the swarm from now on. */
+  touch: (id: string) => void;
+}
+
+const copyTimeoutMs = 6 * 3_600_000;
+const pollMs = 300;
+const releaseTimeoutMs = 30_000;
+/** More a swarm does not keep as one. */
+const maxFileBytes = 1_000 * 1_024;
+
+export class ComposeStacks implements Stacks {
+  readonly images: ImageRuntime;
+  readonly volumes: EngineVolumes;
+  readonly #options: ComposeStacksOptions;
+  readonly #images: AppImages;
+  readonly #projects: ComposeProjects;
+
+  constructor(options: ComposeStacksOptions) {
+    this.#options = options;
+    this.#images = new AppImages(options);
+    const command = new ComposeCommand(options.identities);
+    this.#projects = new ComposeProjects({ ...options, images: this.#images, command });
+    this.images = new ComposeImages({ ...options, images: this.#images, projects: this.#projects });
+    this.volumes = new ProjectVolumes({
+      ...options,
+      mayHave: async (id) => {
+        const document = await this.#projects.kept(id);
+        return document !== undefined && Object.keys(recordOf(document["volumes"])).length > 0;
+      },
+      release: (id) => this.#released(id),
+    });
+  }
+
+  async prepare(app: RunnableApp, work: RuntimeWork): Promise<void> {
+    const project = await this.#projects.resolve(app, work.signal);
+    await buildProject(this.#images, app, project, work);
+    await pullMissing(this.#images, app, project, work);
+    await this.#projects.write(app, project.document);
+  }
+
+  async settle(app: RunnableApp): Promise<void> {
+    const document = await this.#projects.kept(app.id);
+    if (document !== undefined) await this.#images.removeBuilt(app, imagesOf(document));
+  }
+
+  async check(app: RunnableApp): Promise<void> {
+    const { document } = await this.#projects.resolve(app);
+    // Where it runs does not matter for that, nor what its images are.
+    const everywhere = (): string => "image@sha256:";
+    this.#require(app, document, await this.#services(app, document, "", everywhere));
+  }
+
+  async plan(app: RunnableApp, nodeId: string): Promise<StackPlan> {
+    const project = await this.#projects.layOut(app);
+    await this.#provide(app, project);
+    const { document } = project;
+    const images = new Map<string, string>();
+    for (const reference of imagesOf(document)) {
+      const local = await this.#images.inspect(reference);
+      if (local === undefined) throw new Error(`the image ${reference} is gone as soon as it was there`);
+      images.set(reference, serviceImage(reference, local));
+    }
+    const find = (reference: string): string => images.get(reference) ?? reference;
+    const services = await this.#services(app, document, nodeId, find);
+    this.#require(app, document, services);
+    await this.#projects.write(app, document);
+    const depths = dependencyDepths(document);
+    const byDepth = Map.groupBy(services, ({ part }) => depths.get(part) ?? 0);
+    return {
+      networks: this.#networksOf(app, document).flatMap(({ plan }) => plan ?? []),
+      steps: [...byDepth].toSorted(([a], [b]) => a - b).map(([, step]) => step),
+    };
+  }
+
+  async hasData(app: RunnableApp): Promise<boolean> {
+    const { document } = await this.#projects.resolve(app);
+    const volumes = this.#volumesOf(app, document);
+    return Object.values(recordOf(document["services"])).some((service) =>
+      keepsData(recordOf(service), volumes),
+    );
+  }
+
+  async keepData(app: RunnableApp): Promise<void> {
+    await this.#projects.keepData(app, ["directory", "file"]);
+  }
+
+  async sharedData(id: string): Promise<string[]> {
+    const shared = (await this.#listed(id)).filter((volume) => !isCopied(volume, id));
+    return shared.map(({ Name: name }) => name);
+  }
+
+  async copyData(from: RunnableApp, to: RunnableApp, work: RuntimeWork): Promise<number> {
+    const volumes = (await this.#listed(from.id)).filter((volume) => isCopied(volume, from.id));
+    if (volumes.length === 0) return 0;
+    this.#options.touch(to.id);
+    const { engine, storeId } = this.#options;
+    return engine.operate(
+      `copy the volumes of app "${from.id}"`,
+      (docker) =>
+        withEmptyImage(docker, (image) =>
+          copyVolumes({ ...work, engine, storeId, volumes, image, appId: to.id }),
+        ),
+      { timeoutMs: copyTimeoutMs, signal: work.signal },
+    );
+  }
+
+  async remove(app: RunnableApp, keep?: "volumes"): Promise<number> {
+    const freed = await this.#images.removeBuilt(app, []);
+    const volumes = keep === undefined ? await this.#removeVolumes(app.id) : 0;
+    await this.#projects.forget(app.id);
+    return freed + volumes;
+  }
+
+  async #provide(app: RunnableApp, project: RunnableProject): Promise<void> {
+    await pullMissing(this.#images, app, project, {});
+    await buildMissing(this.#images, app, project);
+  }
+
+  #require(app: RunnableApp, document: JsonObject, services: readonly ServicePlan[]): void {
+    const tasks = services.reduce((sum, { spec }) => sum + spec.Mode.Replicated.Replicas, 0);
+    requireFewTasks(app, tasks);
+    requireNoData(
+      app,
+      services.some(({ spec }) => hasMounts(spec)),
+    );
+    requireOpen(
+      app,
+      documentPorts(document).map(({ address, published }) => ({ name: published, address })),
+    );
+  }
+
+  async #services(
+    app: RunnableApp,
+    document: JsonObject,
+    nodeId: string,
+    imageOf: (reference: string) => string,
+  ): Promise<ServicePlan[]> {
+    const { storeId, networks } = this.#options;
+    const base = networks.nameOf(app.id);
+    const names = this.#networksOf(app, document).map(({ key, name }) => [key, name] as const);
+    const shared: Omit<ComposeServiceOptions, "name" | "image"> = {
+      ...{ storeId, nodeId, project: composeProjectOf(app.id) },
+      networks: new Map(names),
+      volumes: this.#volumesOf(app, document),
+      contents: {
+        secrets: await this.#contents(app, document["secrets"]),
+        configs: await this.#contents(app, document["configs"]),
+      },
+      hidden: secretsOf(app),
+    };
+    return Object.entries(recordOf(document["services"])).map(([part, value]): ServicePlan => {
+      const service = recordOf(value);
+      const reference = textOf(service["image"]);
+      const name = swarmName(base, part);
+      const { spec, files } = composeService(app, part, service, {
+        ...shared,
+        name,
+        image: imageOf(reference),
+      });
+      return { part, spec: withRelease(app, spec), files, image: reference };
+    });
+  }
+
+  /** All that services may name; those that are the app's own have a plan. @throws SvcError `not_possible` */
+  #networksOf(
+    app: RunnableApp,
+    document: JsonObject,
+  ): { key: string; name: string; plan: NetworkPlan | undefined }[] {
+    const base = this.#options.networks.nameOf(app.id);
+    const declared: JsonObject = { default: null, ...recordOf(document["networks"]) };
+    return Object.entries(declared).map(([key, value]) => {
+      const network = recordOf(value);
+      const { driver, external, internal, ipam, name: own } = network;
+      if (isSet(external)) {
+        const name = textOf(own) || textOf(recordOf(external)["name"]) || key;
+        return { key, name, plan: undefined };
+      }
+      const odd = [
+        ...(["", "bridge", "overlay"].includes(textOf(driver)) ? [] : [`the driver "${textOf(driver)}"`]),
+        ...(isSet(recordOf(ipam)["config"]) ? ["a subnet of its own"] : []),
+      ];
+      if (odd.length > 0) {
+        const message = `network "${key}" of app "${app.id}" has ${odd.join(" and ")}, which svc gives no network on a swarm`;
+        throw new SvcError("not_possible", message);
+      }
+      const name = swarmName(base, key === "default" ? "" : key);
+      return { key, name, plan: { name, isInternal: internal === true } };
+    });
+  }
+
+  #volumesOf(app: RunnableApp, document: JsonObject): Map<string, VolumePlan> {
+    const project = composeProjectOf(app.id);
+    const labels = { ...appLabels(app.id, this.#options.storeId), [composeProjectLabel]: project };
+    const volumes = Object.entries(recordOf(document["volumes"])).map(([key, value]) => {
+      const { external, driver, driver_opts: options, name: own, labels: more } = recordOf(value);
+      const name = textOf(own) || textOf(recordOf(external)["name"]) || `${project}_${key}`;
+      const isShared = !["", "local"].includes(textOf(driver)) || isSet(options);
+      const plan: VolumePlan = {
+        ...{ name: isSet(external) && !isSet(own) ? key : name, driver: textOf(driver) },
+        options: pairsOf(options),
+        labels: isSet(external) ? {} : { ...pairsOf(more), ...labels, [composeVolumeLabel]: key },
+        // One with options may be of the network; where the engine keeps any other, it is on one node.
+        isLocal: !isShared,
+      };
+      return [key, plan] as const;
+    });
+    return new Map(volumes);
+  }
+
+  /** What its files say, read as their owner. */
+  async #contents(app: RunnableApp, parts: JsonObject[string] | undefined): Promise<Map<string, string>> {
+    const identity = await this.#options.identities.as(app.uid);
+    const contents = new Map<string, string>();
+    for (const [key, value] of Object.entries(recordOf(parts))) {
+      const { file, content } = recordOf(value);
+      const path = textOf(file);
+      if (typeof content === "string") contents.set(key, content);
+      if (path === "") continue;
+      const root = isInside(app.directory, path) ? app.directory : "/";
+      const bytes = await identity.readFile(root, relative(root, path), { maxBytes: maxFileBytes });
+      contents.set(key, bytes.toString());
+    }
+    return contents;
+  }
+
+  /** Its last containers may have just ended. @throws SvcError `not_possible` while one is there */
+  async #released(id: string): Promise<void> {
+    const deadlineMs = Date.now() + releaseTimeoutMs;
+    const containers = new AppContainers(id, this.#options);
+    for (;;) {
+      const left = await containers.listed("all");
+      if (left.length === 0) return;
+      if (Date.now() > deadlineMs) {
+        throw new SvcError(
+          "not_possible",
+          `containers of app "${id}" are still there: stop it, and try again`,
+        );
+      }
+      await sleep(pollMs);
+    }
+  }
+
+  async #removeVolumes(id: string): Promise<number> {
+    const { engine, disk } = this.#options;
+    const names = (await this.#listed(id)).map(({ Name }) => Name);
+    if (names.length === 0) return 0;
+    await this.#released(id);
+    // What it freed is worth a look, but not a removal that fails.
+    const usage = await disk.measure().catch(() => undefined);
+    const sizes = new Map(usage?.volumes.map(({ name, sizeBytes }) => [name, sizeBytes]));
+    for (const name of names) {
+      await engine.call(`remove the volume ${name}`, (docker) => docker.getVolume(name).remove());
+    }
+    return names.reduce((sum, name) => sum + (sizes.get(name) ?? 0), 0);
+  }
+
+  async #listed(id: string): Promise<VolumeInspectInfo[]> {
+    const { engine, storeId } = this.#options;
+    const { Volumes } = await engine.call(`list the volumes of app "${id}"`, (docker) =>
+      docker.listVolumes({ filters: madeForFilter(id, storeId) }),
+    );
+    // Engines answer `null` where there are none, whatever their client's types promise.
+    const listed = Volumes as VolumeInspectInfo[] | null;
+    return listed ?? [];
+  }
+}
+
+function hasMounts({ TaskTemplate: { ContainerSpec: container } }: ServiceSpec): boolean {
+  const { Mounts: mounts } = container as { Mounts?: { Type: string }[] };
+  return (mounts ?? []).some(({ Type }) => Type !== "tmpfs");
+}
+
+/** What is secret of its settings, as texts, by name. */
+function secretsOf({ manifest, settings }: RunnableApp): Map<string, string> {
+  const values = mergeDefaults(manifest, settings);
+  return new Map(
+    settingsOf(manifest).flatMap(([name, { secret }]): [string, string][] => {
+      const value = textOf(values[name]);
+      return secret === true && value !== "" ? [[name, value]] : [];
+    }),
+  );
+}

@@ -1,0 +1,78 @@
+/** Packages of the docker runtime on a swarm: one service each. */
+import { AppImages } from "../docker/app-images.ts";
+import { ContainerConfigs, type ContainerConfigsOptions } from "../docker/container-configs.ts";
+import { DockerImages } from "../docker/docker-images.ts";
+import type { ImageRuntime, RunnableApp, RuntimeWork } from "../runtime.ts";
+import { handedTo } from "./handed-files.ts";
+import { serviceImage } from "./service-image.ts";
+import { requirePlaceable, serviceSpec, sharedMounts } from "./service-spec.ts";
+import { swarmName, withRelease, type StackPlan, type Stacks } from "./stack-plan.ts";
+
+export type DockerStacksOptions = ContainerConfigsOptions &
+  ConstructorParameters<typeof AppImages>[0] &
+  Omit<ConstructorParameters<typeof DockerImages>[0], "images">;
+
+export class DockerStacks implements Stacks {
+  readonly images: ImageRuntime;
+  readonly #options: DockerStacksOptions;
+  readonly #images: AppImages;
+  readonly #configs: ContainerConfigs;
+
+  constructor(options: DockerStacksOptions) {
+    this.#options = options;
+    this.#images = new AppImages(options);
+    this.images = new DockerImages({ ...options, images: this.#images });
+    this.#configs = new ContainerConfigs(options, this.#images);
+  }
+
+  async prepare(app: RunnableApp, work: RuntimeWork): Promise<void> {
+    await this.#images.provide(app, work);
+    for (const [name, path] of Object.entries(handedTo(app).env)) {
+      const message = `On a swarm ${name.slice(0, -"_FILE".length)} is handed over as a file: ${name}=${path}`;
+      work.onProgress?.({ step: "secrets", message });
+    }
+  }
+
+  async settle(app: RunnableApp): Promise<void> {
+    await this.#images.removeBuilt(app, [this.#images.reference(app)]);
+  }
+
+  async check(app: RunnableApp): Promise<void> {
+    const config = await this.#configs.of(app, "");
+    await this.#configs.requireAllowed(app, config);
+    requirePlaceable(app, config, this.#options);
+    handedTo(app);
+  }
+
+  async plan(app: RunnableApp, nodeId: string): Promise<StackPlan> {
+    let local = await this.#images.local(app);
+    if (local === undefined) {
+      // Somebody has removed it.
+      await this.#images.provide(app, {});
+      local = await this.#images.local(app);
+    }
+    if (local === undefined) throw new Error(`the image of app "${app.id}" is gone as soon as it was there`);
+    const found = await this.#configs.of(app, local.Id);
+    await this.#configs.hold(app, found);
+    requirePlaceable(app, found, this.#options);
+    const handed = handedTo(app);
+    const { storeId, networks } = this.#options;
+    const name = swarmName(networks.nameOf(app.id));
+    const config = { ...found, network: name };
+    const reference = this.#images.reference(app);
+    const image = serviceImage(reference, local);
+    const spec = withRelease(app, serviceSpec(app, config, { storeId, nodeId, handed, name, image }));
+    return {
+      networks: [{ name, isInternal: false }],
+      steps: [[{ part: "", spec, files: handed.files, image: reference }]],
+    };
+  }
+
+  async hasData(app: RunnableApp): Promise<boolean> {
+    return sharedMounts(app, await this.#configs.of(app, "")).length > 0;
+  }
+
+  remove(app: RunnableApp): Promise<number> {
+    return this.#images.removeBuilt(app, []);
+  }
+}

@@ -1,0 +1,341 @@
+/** Compose projects on a swarm of three managers, upgrades that replace task by task, health at ports, and a manager that is cut off. */
+import assert from "node:assert/strict";
+import { join } from "node:path";
+import anyTest, { type TestFn } from "ava";
+import { AppService, type App } from "../../gen/svc/v1/app_pb.ts";
+import { BackupService } from "../../gen/svc/v1/backup_pb.ts";
+import { startDaemon, type TestDaemon } from "../support/daemon.ts";
+import { errorOf } from "../support/errors.ts";
+import { eventually } from "../support/eventually.ts";
+import { writeFiles } from "../support/packages.ts";
+import { findSwarmObstacle, startSwarm, type TestSwarm } from "../support/swarm.ts";
+
+interface Shared {
+  swarm: TestSwarm;
+  daemon: TestDaemon;
+}
+
+const base = anyTest as TestFn<Shared>;
+const whyNoSwarm = await findSwarmObstacle();
+const needsSwarm = whyNoSwarm === undefined ? "" : ` (skipped: ${whyNoSwarm})`;
+const test = whyNoSwarm === undefined ? base.serial : base.serial.skip;
+const nobody = 65534;
+const longMs = 90_000;
+
+/** Says on its page what it was told; a version of 404 has no page. */
+const web = `
+mkdir -p /tmp/www /keep
+cp /etc/greeting /tmp/www/greeting 2>/dev/null
+[ "$VERSION" = 404 ] || echo "$VERSION" > /tmp/www/index.html
+echo up $VERSION $(cat /keep/word 2>/dev/null)
+exec httpd -f -p 8080 -h /tmp/www`;
+
+base.before(async (t) => {
+  if (whyNoSwarm !== undefined) return;
+  t.timeout(180_000);
+  const swarm = await startSwarm(3, 3);
+  // From now on it goes at the end, whatever fails.
+  t.context.swarm = swarm;
+  const { images } = swarm.manager;
+  for (const version of ["1", "2", "404"]) {
+    const tag = imageOf(swarm, version);
+    await images.build(tag, { cmd: ["/bin/sh", "-c", web], env: { VERSION: version } });
+    await images.push(tag);
+  }
+  const config = `[docker]\nsocket = "${swarm.manager.socket}"\npublish_address = "0.0.0.0"`;
+  // It asks tasks for their health at their nodes, which are reached from there.
+  t.context.daemon = await startDaemon({ config, launcher: ["nsenter", ...swarm.inside] });
+});
+
+base.after.always(async ({ context }) => {
+  // It may have ended before they were there.
+  const { swarm, daemon } = context as Partial<Shared>;
+  await daemon?.[Symbol.asyncDispose]();
+  await swarm?.[Symbol.asyncDispose]();
+});
+
+const imageOf = ({ registry }: TestSwarm, version: string): string => `${registry}/web:${version}`;
+const swarmed = (replicas = 1): { on: string; replicas: number } => ({ on: "swarm", replicas });
+const runningOf = ({ tasks }: App): string[] =>
+  tasks
+    .filter(({ state }) => state === "running")
+    .map(({ service, slot, node }) => `${service} ${slot} ${node}`.trim())
+    .sort();
+
+async function writePackage({ daemon }: Shared, id: string, files: Record<string, string>): Promise<string> {
+  const dir = join(daemon.dir, "packages", id);
+  await writeFiles(dir, files);
+  return dir;
+}
+
+async function servicesOf({ swarm }: Shared): Promise<{ Spec: { Name: string } }[]> {
+  return (await swarm.manager.request("GET", "/services")).expect(200) as { Spec: { Name: string } }[];
+}
+
+interface Listed {
+  readonly Name: string;
+}
+
+test(`a compose project is a service for each of its own, and goes whole${needsSwarm}`, async (t) => {
+  t.timeout(300_000);
+  const { swarm, daemon } = t.context;
+  const apps = daemon.client(AppService);
+  const files = (composed: string): Record<string, string> => ({
+    "svc.yaml": `id: shop
+name: shop
+version: "1"
+compose: { file: compose.yaml }
+settings:
+  properties:
+    port: { type: integer, default: 8090, env: PORT }
+    password: { type: string, secret: true, env: PASSWORD }
+ports: [{ name: http, setting: port }]
+`,
+    "greeting.txt": "good day\n",
+    "key.txt": "open-sesame-file\n",
+    "compose.yaml": composed,
+  });
+  const composed = `version: "3.8"
+services:
+  front:
+    image: ${imageOf(swarm, "1")}
+    ports: ["\${PORT}:8080"]
+    depends_on: [store]
+    environment: { WORD: moin }
+    configs: [{ source: greeting, target: /etc/greeting }]
+  store:
+    image: ${imageOf(swarm, "1")}
+    environment: { PASSWORD: "\${PASSWORD}" }
+    volumes: ["keep:/keep"]
+    secrets: [key]
+    healthcheck: { test: "true", interval: 1s, timeout: 5s, retries: 3 }
+volumes: { keep: {} }
+configs: { greeting: { file: ./greeting.txt } }
+secrets: { key: { file: ./key.txt } }
+`;
+  const spec = await writePackage(t.context, "shop", files(composed));
+  await apps.installApp({ spec, settings: { password: "open-sesame-word" }, placement: swarmed(2) });
+  t.like(await apps.startApp({ id: "shop" }), { state: "RUNNING" });
+  await eventually(async () => {
+    const running = runningOf(await apps.getApp({ id: "shop" }));
+    assert.deepEqual(
+      running.map((task) => task.replace(/^(front \d) node[123]$/, "$1")),
+      ["front 1", "front 2", "store 1 node1"],
+    );
+  }, longMs);
+  for (const path of ["/services", "/tasks", "/secrets", "/configs"]) {
+    t.false((await swarm.manager.request("GET", path)).text.includes("open-sesame"), path);
+  }
+  const inStore = async (script: string): Promise<string> => {
+    const filters = encodeURIComponent(JSON.stringify({ label: ["com.docker.compose.service=store"] }));
+    const list = await swarm.manager.request("GET", `/containers/json?filters=${filters}`);
+    const [container] = list.expect(200) as { Id: string }[];
+    const asked = { AttachStdout: true, AttachStderr: true, Cmd: ["sh", "-c", script] };
+    const made = await swarm.manager.request("POST", `/containers/${container?.Id}/exec`, asked);
+    const { Id } = made.expect(201) as { Id: string };
+    return (await swarm.manager.request("POST", `/exec/${Id}/start`, { Detach: false })).text;
+  };
+  const seen = await inStore("cat /run/secrets/key $PASSWORD_FILE; echo $PASSWORD. > /keep/word; sync");
+  for (const text of ["open-sesame-file", "open-sesame-word"]) t.true(seen.includes(text), seen);
+  const answering = runningOf(await apps.getApp({ id: "shop" })).find((task) => task.startsWith("front"));
+  const node = Number(/node(\d)$/.exec(answering ?? "")?.[1]);
+  await eventually(async () => {
+    const { ports } = await apps.getApp({ id: "shop" });
+    assert.equal(ports[0]?.port, 8090);
+  });
+  await eventually(async () => assert.equal((await swarm.get(node, 8090)).trim(), "1"), longMs);
+
+  await apps.scaleApp({ id: "shop", replicas: 3 });
+  await eventually(async () => {
+    const running = runningOf(await apps.getApp({ id: "shop" }));
+    assert.deepEqual(
+      running.map((task) => task.slice(0, 7)),
+      ["front 1", "front 2", "front 3", "store 1"],
+    );
+  }, longMs);
+  await eventually(async () => {
+    const { lines } = await apps.getAppLogs({ id: "shop" });
+    const starts = new Set(lines.map(({ text }) => text.replace(/\d@node\d/, "")));
+    assert.deepEqual(starts, new Set(["front  | up 1", "store  | up 1"]));
+  }, longMs);
+
+  const backups = daemon.client(BackupService);
+  const { results } = await backups.createBackup({ appId: "shop", storages: ["local"] });
+  const [made] = results;
+  t.is(made?.error, "");
+  await inStore("echo spoilt > /keep/word");
+  const restored = backups.restoreBackup({
+    ...{ appId: "shop", storage: "local", name: made?.name ?? "", stopApp: true },
+  });
+  await t.notThrowsAsync(restored);
+  await eventually(async () => assert.equal((await apps.getApp({ id: "shop" })).state, "RUNNING"), longMs);
+  t.true((await eventually(() => inStore("cat /keep/word"), longMs)).includes("."));
+
+  // Its volume is there for it on this machine alone, too.
+  await apps.stopApp({ id: "shop" });
+  await apps.placeApp({ id: "shop", placement: { on: "machine" } });
+  t.deepEqual(await servicesOf(t.context), []);
+  await apps.placeApp({ id: "shop", placement: swarmed(1) });
+  t.is((await apps.startApp({ id: "shop" })).state, "RUNNING");
+  t.true((await eventually(() => inStore("cat /keep/word"), longMs)).includes("."));
+
+  await writePackage(t.context, "shop", files(composed.replace("  front:", "  face:")));
+  t.like(await apps.upgradeApp({ id: "shop", stopApp: true }), { restarted: true });
+  const names = (await servicesOf(t.context)).map(({ Spec: { Name } }) => Name.replace(/^.*_/, ""));
+  t.deepEqual(names.sort(), ["face", "store"]);
+
+  await apps.stopApp({ id: "shop" });
+  await apps.removeApp({ id: "shop" });
+  for (const kind of ["services", "secrets", "configs"])
+    t.deepEqual((await swarm.manager.request("GET", `/${kind}`)).expect(200), []);
+  const left = async (path: string, key: string): Promise<string[]> => {
+    const answer = (await swarm.manager.request("GET", path)).expect(200) as
+      Listed[] | Record<string, Listed[]>;
+    const list = Array.isArray(answer) ? answer : (answer[key] ?? []);
+    return list.map(({ Name }) => Name).filter((name) => name.startsWith("svc-shop"));
+  };
+  t.deepEqual(await left("/networks", ""), []);
+  t.deepEqual(await left("/volumes", "Volumes"), []);
+});
+
+test(`what no swarm gives a project, or would show, is refused before anything changes${needsSwarm}`, async (t) => {
+  t.timeout(120_000);
+  const { swarm, daemon } = t.context;
+  const root = daemon.client(AppService);
+  await using user = await daemon.as(nobody);
+  const image = imageOf(swarm, "1");
+  const refuse = async (id: string, service: string, apps = root): ReturnType<typeof errorOf> => {
+    const spec = await writePackage(t.context, id, {
+      "svc.yaml": `id: ${id}
+name: ${id}
+version: "1"
+compose: { file: compose.yaml }
+settings: { properties: { password: { type: string, secret: true, env: PASSWORD } } }
+permissions: [privileged]
+`,
+      "compose.yaml": `version: "3.8"\nservices: { one: { image: "${image}", ${service} } }\nvolumes: { keep: {} }\n`,
+    });
+    const settings = { password: "open-sesame" };
+    return errorOf(apps.installApp({ spec, settings, placement: swarmed(1), permissionsAck: true }));
+  };
+  t.like(await refuse("mighty", "privileged: true"), { reason: "not_possible" });
+  t.like(await refuse("shows", 'command: ["echo", "${PASSWORD}"]'), { reason: "not_possible" });
+  const asUser = user.client(AppService);
+  t.like(await refuse("keeps", "volumes: ['keep:/keep']", asUser), { reason: "denied" });
+  t.like(await refuse("many", "deploy: { replicas: 33 }", asUser), { reason: "denied" });
+  t.like(await refuse("near", "ports: ['127.0.0.1:8095:80']", asUser), { reason: "denied" });
+  t.like(await refuse("low", "ports: ['81:80']", asUser), { reason: "denied" });
+  t.deepEqual(await servicesOf(t.context), []);
+});
+
+test(`an upgrade replaces task by task, and one that is bad goes back while the app runs${needsSwarm}`, async (t) => {
+  t.timeout(300_000);
+  const { swarm, daemon } = t.context;
+  const apps = daemon.client(AppService);
+  const manifest = (version: string, image: string, more = ""): Record<string, string> => ({
+    "svc.yaml": `id: rolls
+name: rolls
+version: "${version}"
+docker: { image: "${image}"${more} }
+settings: { properties: { port: { type: integer, default: 8085 } } }
+ports: [{ name: http, setting: port, container_port: 8080 }]
+health: { http: { port: http }, start_period: 1s, interval: 1s, timeout: 2s, retries: 2 }
+restart: { policy: never }
+upgrade: { order: stop-first, watch: 2s }
+`,
+  });
+  const spec = await writePackage(t.context, "rolls", manifest("1", imageOf(swarm, "1")));
+  await apps.installApp({ spec, placement: swarmed(3) });
+  await apps.startApp({ id: "rolls" });
+  await eventually(async () => {
+    const { health, healthReason } = await apps.getApp({ id: "rolls" });
+    assert.equal(health, "healthy", healthReason);
+  }, longMs);
+  const answers = async (): Promise<string[]> => {
+    const all = await Promise.allSettled([1, 2, 3].map((node) => swarm.get(node, 8085)));
+    return all.flatMap((each) => (each.status === "fulfilled" ? [each.value.trim()] : []));
+  };
+
+  /** What was seen while it went on. */
+  const during = async (work: Promise<unknown>): Promise<{ states: Set<string>; least: number }> => {
+    const states = new Set<string>();
+    let [isOver, least] = [false, 3];
+    const over = work.catch(() => undefined).then(() => (isOver = true));
+    while (!isOver) {
+      states.add((await apps.getApp({ id: "rolls" })).state);
+      least = Math.min(least, (await answers()).length);
+    }
+    await over;
+    return { states, least };
+  };
+  await writePackage(t.context, "rolls", manifest("2", imageOf(swarm, "2")));
+  t.like(await errorOf(apps.upgradeApp({ id: "rolls" })), { reason: "app_running" });
+  const upgrade = apps.upgradeApp({ id: "rolls", stopApp: true });
+  const seen = await during(upgrade);
+  t.like(await upgrade, { from: "1", to: "2", restarted: true });
+  t.deepEqual([...seen.states].sort(), ["RUNNING", "UPGRADING"]);
+  t.true(seen.least >= 1, "somebody always answers");
+  await eventually(async () => assert.deepEqual(await answers(), ["2", "2", "2"]), longMs);
+
+  // One ends at once, which the swarm sees; the other runs and has no page, which svc sees.
+  const bad = [
+    manifest("3", imageOf(swarm, "1"), ", command: [/bin/false]"),
+    manifest("3", imageOf(swarm, "404")),
+  ];
+  for (const files of bad) {
+    await writePackage(t.context, "rolls", files);
+    const failing = errorOf(apps.upgradeApp({ id: "rolls", stopApp: true }));
+    const { states } = await during(failing);
+    t.like(await failing, { reason: "start_failed" });
+    t.deepEqual([...states].sort(), ["RUNNING", "UPGRADING"]);
+    t.like(await apps.getApp({ id: "rolls" }), { state: "RUNNING", version: "2", enabled: true });
+    await eventually(async () => assert.deepEqual(await answers(), ["2", "2", "2"]), longMs);
+  }
+  await apps.stopApp({ id: "rolls" });
+  await apps.removeApp({ id: "rolls" });
+});
+
+test(`a manager that is cut off says so, does nothing, and shows what became when it is back${needsSwarm}`, async (t) => {
+  t.timeout(300_000);
+  const { swarm, daemon } = t.context;
+  const apps = daemon.client(AppService);
+  const spec = await writePackage(t.context, "split", {
+    "svc.yaml": `id: split\nname: split\nversion: "1"\ndocker: { image: "${imageOf(swarm, "1")}" }\n`,
+  });
+  await apps.installApp({ spec, placement: swarmed(2) });
+  await apps.startApp({ id: "split" });
+  const replicas = async (): Promise<number[]> => {
+    const services = await swarm.engines[1]?.request("GET", "/services");
+    const all = services?.expect(200) as { Spec: { Mode: { Replicated: { Replicas: number } } } }[];
+    return all.map(({ Spec }) => Spec.Mode.Replicated.Replicas);
+  };
+  await swarm.link(1, "down");
+  try {
+    const unknown = await eventually(async () => {
+      const app = await apps.getApp({ id: "split" });
+      assert.equal(app.state, "UNKNOWN", app.stateReason);
+      return app;
+    }, longMs);
+    t.log(unknown.stateReason);
+    const acts = {
+      stop: apps.stopApp.bind(apps),
+      scale: apps.scaleApp.bind(apps),
+      remove: apps.removeApp.bind(apps),
+    };
+    for (const [name, act] of Object.entries(acts)) {
+      const error = await errorOf(act({ id: "split", replicas: 3 }));
+      t.is(error.code, "Unavailable", `${name}: ${error.message}`);
+      t.log(name, error.message);
+    }
+    // The others go on, and have heard nothing of all that.
+    await eventually(async () => assert.deepEqual(await replicas(), [2]), longMs);
+  } finally {
+    await swarm.link(1, "up");
+  }
+  // It was told to stop last.
+  await eventually(async () => {
+    assert.deepEqual(await servicesOf(t.context), []);
+    assert.equal((await apps.getApp({ id: "split" })).state, "STOPPED");
+  }, 2 * longMs);
+  await apps.removeApp({ id: "split" });
+});
