@@ -23,4 +23,13 @@ cd "$dir" || exit 78
 umask 022
 eval "$(cat <&3)"
 exec 3<&-
+# What exec says of these would be in the name of this script.
+if ! command -v -- "$1" >/dev/null; then
+  echo "svc: there is no command \"$1\"" >&2
+  exit 127
+fi
+case $1 in */*) [ -x "$1" ] && [ ! -d "$1" ] || {
+  echo "svc: \"$1\" cannot be executed" >&2
+  exit 126
+} ;; esac
 exec "$@"

@@ -30,7 +30,7 @@ export async function openAppTerminal(
   const container = chooseContainer(app, running, service);
   const written = app.manifest.console?.argv?.map(containerExpander(app));
   if (session === "attach" && written === undefined) {
-    if (!container.hasTerminal) throw noTerminal(app.id);
+    if (!container.hasTerminal) throw noTerminal(app.id, container.labels[composeServiceLabel]);
     return attachContainer(engine, container.id, attachments, size);
   }
   const shell = command.length > 0 ? command : anyShell;

@@ -1,8 +1,17 @@
 import { SvcError } from "../errors.ts";
 
-export function noTerminal(id: string): SvcError {
+/** @param service of a compose project, which says itself whether it has one */
+export function noTerminal(id: string, service = ""): SvcError {
+  const [what, why, option] =
+    service === ""
+      ? [`app "${id}"`, "its package says no `console`", ""]
+      : [
+          `service "${service}" of app "${id}"`,
+          "its compose file says no `tty: true`",
+          ` --service ${service}`,
+        ];
   return new SvcError(
     "not_possible",
-    `app "${id}" has no terminal: its package says no \`console\`; open a shell instead: svc app shell ${id}`,
+    `${what} has no terminal: ${why}; open a shell instead: svc app shell ${id}${option}`,
   );
 }

@@ -76,8 +76,8 @@ export class Connection {
 function isReceived(response: HttpResponse): boolean {
   if (response instanceof ServerResponse) return response.req.complete;
   const { stream } = response;
-  // Nobody reads the end of a body that there is none of.
-  return !stream.destroyed && (stream.readableEnded || stream.endAfterHeaders);
+  // Nobody reads the end of a body that there is none of; and where both speak, its client need not for a while.
+  return !stream.destroyed && (stream.readableEnded || stream.endAfterHeaders || stream.headersSent);
 }
 
 function needsDrain(response: HttpResponse): boolean {

@@ -79,13 +79,7 @@ function watchSession(
   session.on("stream", (stream) => {
     clearTimeout(timer);
     streams.add(stream);
-    stream.setTimeout(limits.idleTimeoutMs, () => {
-      // As on HTTP/1.1: silence is the handler's right, not that of a peer that should send or read.
-      // Nobody reads the end of a body that there is none of.
-      const isReceived = stream.readableEnded || stream.endAfterHeaders;
-      const isWorking = isReceived && !stream.writableNeedDrain;
-      if (!isWorking) stream.close();
-    });
+    watchStream(stream, session, limits.idleTimeoutMs);
     stream.once("finish", () => stopUpload(stream));
     stream.once("close", () => {
       streams.delete(stream);
@@ -98,6 +92,29 @@ function watchSession(
       onIdle();
     });
   });
+}
+
+/** As on HTTP/1.1: silence is the handler's right, not that of a peer that should send or read. */
+function watchStream(stream: ServerHttp2Stream, session: ServerHttp2Session, idleMs: number): void {
+  const look = (): void => {
+    // Nobody reads the end of a body that there is none of.
+    const isReceived = stream.readableEnded || stream.endAfterHeaders;
+    if (stream.writableNeedDrain || !(isReceived || stream.headersSent)) {
+      stream.close();
+      return;
+    }
+    stream.setTimeout(idleMs, look);
+    // Both have begun to speak and neither has ended: nothing need be said, as long as somebody is there.
+    if (!isReceived) askForSign(session, idleMs);
+  };
+  stream.setTimeout(idleMs, look);
+}
+
+function askForSign(session: ServerHttp2Session, waitMs: number): void {
+  const timer = setTimeout(() => session.destroy(), waitMs);
+  const isAsked = session.ping(() => clearTimeout(timer));
+  // Others have asked, and look.
+  if (!isAsked) clearTimeout(timer);
 }
 
 /** How often an answer that is on its way is looked at. */

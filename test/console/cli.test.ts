@@ -51,6 +51,12 @@ test("in a pipe it runs what it is given, and hands its exit code on", async (t)
   t.is(attached.code, 4);
   t.regex(attached.out, /ready[^]*said hi/);
   t.like(await svc(["app", "shell", "nothing"]), { code: 3 });
+  for (const [command = "", code, why] of [
+    ["no-such", 127, 'there is no command "no-such"'],
+    ["/etc/passwd", 126, '"/etc/passwd" cannot be executed'],
+  ] as const) {
+    t.deepEqual(await svc(["app", "shell", "web", "--", command]), { code, out: "", err: `svc: ${why}\n` });
+  }
 });
 
 test("at a terminal, keys go through as they are, the window's size follows, and Ctrl-P Ctrl-Q lets go", async (t) => {

@@ -312,7 +312,9 @@ composeTest(
     }
     t.not(names[0], names[1], "each in its own container");
     const attach = { appId: "pair", session: "attach" };
-    t.like(await errorOf(talk(user, { ...attach, service: "plain" }, [])), { reason: "not_possible" });
+    const noTerminal = await errorOf(talk(user, { ...attach, service: "plain" }, []));
+    t.like(noTerminal, { reason: "not_possible" });
+    t.regex(noTerminal.message, /service "plain" .*`tty: true`.*svc app shell pair --service plain/);
     const talked = await talk(user, { ...attach, service: "talks" }, [
       [/^/, "hello\n"],
       [/got hello/, "end\n"],

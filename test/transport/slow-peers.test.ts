@@ -1,8 +1,11 @@
 /** Peers that stop in the middle of what they send, or of what they should read, hold nothing for long (T 16). */
+import { once } from "node:events";
 import { connect as connectHttp2 } from "node:http2";
 import type { ClientHttp2Session, OutgoingHttpHeaders } from "node:http2";
 import { connect } from "node:net";
 import type { Socket } from "node:net";
+import { Duplex } from "node:stream";
+import { setTimeout as sleep } from "node:timers/promises";
 import test from "ava";
 import { openDoor } from "./support/door.ts";
 import type { Door } from "./support/door.ts";
@@ -182,5 +185,54 @@ for (const [what, begin] of Object.entries({
     await left;
     connection.destroy();
     t.pass();
+  });
+}
+
+for (const isThere of [true, false]) {
+  const what = isThere
+    ? "goes on, however long nobody says anything"
+    : "is left when nobody is there any more";
+  test(`HTTP/2: a conversation ${what}`, async (t) => {
+    t.timeout(mostMs);
+    let isWhole = false;
+    const { promise: left, resolve: leave } = Promise.withResolvers<undefined>();
+    const attachConsole: NonNullable<FakeHandlers["app"]>["attachConsole"] = async function* (
+      inputs,
+      { signal },
+    ) {
+      signal.addEventListener("abort", () => leave(undefined));
+      yield { output: { case: "opened", value: {} } };
+      if (isThere) await sleep(idle.idleTimeoutMs * 4);
+      else for await (const _input of inputs);
+      isWhole = !signal.aborted;
+      yield { output: { case: "exit", value: {} } };
+    };
+    await using door = await openDoor({ handlers: { app: { attachConsole } }, limits: idle });
+    // Whoever stops reading answers no ping either.
+    const socket = connect(door.port, "127.0.0.1");
+    const relay = new Duplex({
+      read: () => undefined,
+      write: (bytes: Buffer, _encoding, done) => void socket.write(bytes, done),
+    });
+    let isOpen = true;
+    socket.on("data", (bytes: Buffer) => isOpen && relay.push(bytes));
+    const session = connectHttp2(door.url, { createConnection: () => relay });
+    session.on("error", () => undefined);
+    const stream = requestOver(session, door, {
+      ":path": "/svc.v1.AppService/AttachConsole",
+      "content-type": "application/grpc",
+      te: "trailers",
+    });
+    // An empty message.
+    stream.write(Buffer.alloc(5));
+    await once(stream, "data");
+    if (isThere) await once(stream.resume(), "trailers");
+    else {
+      isOpen = false;
+      await left;
+    }
+    t.is(isWhole, isThere);
+    session.destroy();
+    socket.destroy();
   });
 }

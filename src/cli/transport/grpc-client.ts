@@ -7,8 +7,10 @@ import type { DescMessage, DescMethodStreaming, MessageInitShape, MessageShape }
 import { base64Encode } from "@bufbuild/protobuf/wire";
 import { Code, ConnectError } from "@connectrpc/connect";
 import { createGrpcTransport, Http2SessionManager } from "@connectrpc/connect-node";
+import { SvcError } from "../../errors.ts";
 import type { CallOptions, Method } from "./client.ts";
 import { connectError } from "./connect-client.ts";
+import { canceled } from "./http.ts";
 import type { Endpoint, FarEndpoint, SocketEndpoint } from "./http.ts";
 
 const baseUrl = "http://localhost";
@@ -27,6 +29,8 @@ export async function* invokeGrpc<I extends DescMessage, O extends DescMessage>(
     const answer = await transport.stream(kind, signal, timeoutMs, endpoint.headers, requests);
     yield* answer.message;
   } catch (error) {
+    if (signal?.aborted === true) throw canceled();
+    if (brokeOff(error)) throw new SvcError("unavailable", "the daemon's answer broke off", { cause: error });
     throw asSvcError(ConnectError.from(error));
   }
 }
@@ -46,6 +50,12 @@ function sharedSession(endpoint: FarEndpoint): Session {
     notifyResponseByteRead: () => undefined,
     [Symbol.dispose]: () => undefined,
   };
+}
+
+/** Whether the connection ended in the midst of an answer, which node calls a premature close. */
+function brokeOff(error: unknown): boolean {
+  if (!(error instanceof Error)) return false;
+  return ("code" in error && error.code === "ERR_STREAM_PREMATURE_CLOSE") || brokeOff(error.cause);
 }
 
 function asSvcError({ code, rawMessage, details }: ConnectError) {
