@@ -16,6 +16,7 @@ const setWindowSize = 0x5414;
 const retryMs = 5;
 /** Read ahead of who reads: the kernel gives no more than a page at a time, each of which would cost a way through everything. */
 const aheadBytes = 64 * 1024;
+const pageBytes = 4096;
 /** Whoever prints so much at once goes on. */
 const floodBytes = 1024;
 /** For what follows a flood. */
@@ -48,6 +49,76 @@ export function loadPtys() {
   return (owner, size) => new Pty(calls, owner, size);
 }
 
+/** What has been read and not taken. It is read to where it stays: where the next bytes go changes with a read alone. */
+class Ahead {
+  #buffer = Buffer.allocUnsafeSlow(aheadBytes);
+  #from = 0;
+  #to = 0;
+  /** The rest of a buffer without room. @type {Buffer | undefined} */
+  #full;
+  #isReady = false;
+  #isGathering = false;
+  #isOver = false;
+  #wake = () => {};
+
+  get room() {
+    return this.#buffer.subarray(this.#to);
+  }
+
+  /**
+   * @param {number} bytes How many have been put there.
+   * @returns {boolean} Whether more may come before these are taken.
+   */
+  took(bytes) {
+    this.#to += bytes;
+    if (aheadBytes - this.#to < pageBytes) {
+      this.#full = this.#buffer.subarray(this.#from, this.#to);
+      this.#buffer = Buffer.allocUnsafeSlow(aheadBytes);
+      this.#from = this.#to = 0;
+      this.#ready();
+      return false;
+    }
+    if (bytes < floodBytes) this.#ready();
+    else if (!this.#isGathering) {
+      this.#isGathering = true;
+      setTimeout(() => {
+        this.#isGathering = false;
+        this.#ready();
+      }, gatherMs);
+    }
+    return true;
+  }
+
+  end() {
+    this.#isOver = true;
+    this.#wake();
+  }
+
+  /** @returns {Promise<Buffer | undefined>} undefined at the end */
+  async take() {
+    for (;;) {
+      const read = this.#next();
+      if (read.length > 0 || this.#isOver) return read.length > 0 ? read : undefined;
+      await new Promise((resolve) => (this.#wake = () => resolve(undefined)));
+    }
+  }
+
+  #next() {
+    const full = this.#full;
+    this.#full = undefined;
+    if (full !== undefined) return full;
+    const from = this.#from;
+    if (this.#isReady || this.#isOver) this.#from = this.#to;
+    this.#isReady = false;
+    return this.#buffer.subarray(from, this.#from);
+  }
+
+  #ready() {
+    this.#isReady = true;
+    this.#wake();
+  }
+}
+
 export class Pty {
   /** Of the far end, which a session's leader opens to have it as its terminal. @type {string} */
   path;
@@ -57,6 +128,7 @@ export class Pty {
   /** @type {number} */
   #fd;
   #stream;
+  #ahead = new Ahead();
   #isFarOpen = true;
   #isClosed = false;
 
@@ -82,7 +154,9 @@ export class Pty {
     // As grantpt(3) leaves it, but for the group of all terminals: nobody else writes to it.
     fchownSync(this.farFd, uid, gid);
     fchmodSync(this.farFd, 0o600);
-    this.#stream = new ReadStream(this.#fd);
+    this.#stream = new ReadStream(this.#fd, {
+      onread: { buffer: () => this.#ahead.room, callback: (bytes) => this.#ahead.took(bytes) },
+    });
     // Its reader hears of them; before there is one nobody does.
     this.#stream.on("error", () => undefined);
     // The number is somebody else's from then on.
@@ -101,47 +175,19 @@ export class Pty {
    * @returns {AsyncGenerator<Buffer, void>}
    */
   async *read() {
-    const stream = this.#stream;
-    /** @type {Buffer[]} */
-    let pieces = [];
-    let bytes = 0;
+    const [stream, ahead] = [this.#stream, this.#ahead];
     /** @type {Error | undefined} */
     let failure;
-    let isOver = this.#isClosed;
-    let isGathering = false;
-    let wake = Promise.withResolvers();
-    const end = () => {
-      isOver = true;
-      wake.resolve(undefined);
-    };
-    const gathered = () => {
-      isGathering = false;
-      if (bytes > 0) wake.resolve(undefined);
-    };
-    stream.on("data", (/** @type {Buffer} */ piece) => {
-      pieces.push(piece);
-      bytes += piece.length;
-      if (bytes >= aheadBytes) stream.pause();
-      if (bytes >= aheadBytes || piece.length < floodBytes) wake.resolve(undefined);
-      else if (!isGathering) {
-        isGathering = true;
-        setTimeout(gathered, gatherMs);
-      }
-    });
+    if (this.#isClosed) ahead.end();
     stream.once("error", (error) => (failure = error));
-    stream.once("end", end);
-    stream.once("close", end);
+    stream.once("end", () => ahead.end());
+    stream.once("close", () => ahead.end());
+    stream.resume();
     for (;;) {
-      if (!isOver) await wake.promise;
-      if (pieces.length > 0) {
-        const read = pieces.length === 1 ? pieces[0] : Buffer.concat(pieces, bytes);
-        pieces = [];
-        bytes = 0;
-        if (!isOver) wake = Promise.withResolvers();
-        stream.resume();
-        yield /** @type {Buffer} */ (read);
-      } else if (isOver) break;
-      else wake = Promise.withResolvers();
+      const read = await ahead.take();
+      if (read === undefined) break;
+      stream.resume();
+      yield read;
     }
     if (
       failure !== undefined &&
