@@ -77,13 +77,17 @@ class Service {
     const stop = new AbortController();
     const { signal } = stop;
     const inbox = new ChunkInbox((bytes) => this.#send({ id, ack: bytes }), signal);
-    const outbox = new ChunkOutbox((chunk) => this.#send({ id, chunk: true }, chunk), signal);
+    const outbox = new ChunkOutbox(
+      (chunk, onWritten) => this.#send({ id, chunk: true }, chunk, onWritten),
+      signal,
+    );
     const call = {
       data,
       input: inbox,
       signal,
       emit: async (/** @type {Record<string, unknown>} */ event) => this.#sendWithRoom({ id, event }),
-      output: (/** @type {Buffer} */ bytes) => outbox.send(bytes),
+      output: (/** @type {Buffer} */ bytes, /** @type {(() => void) | undefined} */ onWritten) =>
+        outbox.send(bytes, onWritten),
     };
     const done = this.#answer(id, op, args, call).finally(() => this.#work.delete(id));
     this.#work.set(id, { stop, inbox, outbox, done });
@@ -118,10 +122,11 @@ class Service {
   /**
    * @param {Header} header
    * @param {Uint8Array} [data]
+   * @param {() => void} [onWritten]
    * @returns {boolean} Whether there is room for more.
    */
-  #send(header, data) {
-    return this.#out.destroyed || writeFrame(this.#out, header, data);
+  #send(header, data, onWritten) {
+    return this.#out.destroyed || writeFrame(this.#out, header, data, onWritten);
   }
 
   async #end() {

@@ -19,7 +19,7 @@ export class ChunkOutbox {
   #room;
 
   /**
-   * @param {(chunk: Uint8Array) => void} sendChunk
+   * @param {(chunk: Uint8Array, onWritten?: () => void) => void} sendChunk
    * @param {AbortSignal} signal Ends waiting.
    */
   constructor(sendChunk, signal) {
@@ -30,9 +30,10 @@ export class ChunkOutbox {
 
   /**
    * Resolves when all of it has been sent, which waits for room in the window. One call at a time.
-   * @param {Uint8Array} bytes
+   * @param {Uint8Array} bytes Not to be changed before `onWritten`.
+   * @param {() => void} [onWritten] Called once the kernel has them, or never.
    */
-  async send(bytes) {
+  async send(bytes, onWritten) {
     for (let start = 0; start < bytes.length; start += maxChunkBytes) {
       const chunk = bytes.subarray(start, start + maxChunkBytes);
       while (this.#underWay + chunk.length > windowBytes) {
@@ -42,7 +43,7 @@ export class ChunkOutbox {
       }
       this.#signal.throwIfAborted();
       this.#underWay += chunk.length;
-      this.#sendChunk(chunk);
+      this.#sendChunk(chunk, start + chunk.length === bytes.length ? onWritten : undefined);
     }
   }
 

@@ -38,7 +38,8 @@ function placesOf(frames) {
  * @property {Buffer} data Raw bytes that came with it.
  * @property {import("./chunk-flow.mjs").ChunkInbox} input A stream of bytes from the daemon.
  * @property {(event: Record<string, unknown>) => Promise<void>} emit Tells of progress; resolves when there is room for more.
- * @property {(bytes: Buffer) => Promise<void>} output Streams bytes to the daemon; resolves when there is room for more.
+ * @property {(bytes: Buffer, onWritten?: () => void) => Promise<void>} output Streams bytes to the daemon; resolves when there is
+ *   room for more. `onWritten` is called once the kernel has them, if ever, and nobody looks at their memory any more.
  * @property {AbortSignal} signal
  */
 

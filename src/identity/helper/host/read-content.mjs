@@ -37,20 +37,28 @@ export async function readContent(syscalls, { ifTag, ...args }, call) {
         return {};
       }
       let left = Math.min(length ?? Infinity, size - start);
-      // What is sent is not copied: each read has a block of its own.
-      const read = (/** @type {number} */ most, /** @type {number} */ position) =>
-        file.read(Buffer.allocUnsafe(Math.max(1, Math.min(blockBytes, most))), { position });
-      let { bytesRead: bytes, buffer } = await read(size === 0 ? blockBytes : left, start);
+      const most = size === 0 ? blockBytes : Math.max(1, Math.min(blockBytes, left));
+      /** What was sent from them the kernel has. @type {Buffer[]} */
+      const blocks = [];
+      const read = (/** @type {number} */ position) => {
+        const reading = file.read(blocks.pop() ?? Buffer.allocUnsafeSlow(most), { position });
+        // It is looked at in its turn.
+        reading.catch(() => undefined);
+        return reading;
+      };
+      let { bytesRead: bytes, buffer } = await read(start);
       // Files of the kernel's say nothing of their size, or too much.
       if (size === 0 || (bytes < Math.min(left, blockBytes) && bytes < blockBytes)) left = bytes;
       await call.emit({ entry, start, length: left });
-      let position = start;
-      while (bytes > 0 && left > 0) {
-        await call.output(buffer.subarray(0, Math.min(bytes, left)));
+      for (let position = start; bytes > 0 && left > 0;) {
+        const [sent, block] = [Math.min(bytes, left), buffer];
         position += bytes;
-        left -= bytes;
-        if (left <= 0) return {};
-        ({ bytesRead: bytes, buffer } = await read(left, position));
+        left -= sent;
+        // While that is sent.
+        const next = left > 0 ? read(position) : undefined;
+        await call.output(block.subarray(0, sent), () => blocks.push(block));
+        if (!next) return {};
+        ({ bytesRead: bytes, buffer } = await next);
       }
       if (left > 0) throw new RequestError("WRONG_TYPE", "became shorter while it was read");
       return {};
