@@ -13,6 +13,7 @@ import type { AppNetworks } from "./app-networks.ts";
 import type { Terminal } from "../lib/terminal.ts";
 import { ContainerApp, type ContainerAppOptions } from "./container-app.ts";
 import { sampleApps } from "./container-usage.ts";
+import { FollowingRuntime } from "./followed-apps.ts";
 import { limitsOf } from "./limits.ts";
 import { boundAddresses } from "./published-ports.ts";
 import { type PublishedAddresses } from "./published-addresses.ts";
@@ -22,13 +23,10 @@ import type {
   LogChunk,
   RunnableApp,
   RuntimeLimit,
-  RuntimeStatus,
   RuntimeUsage,
   RuntimeWork,
 } from "./runtime.ts";
 import { openAppTerminal } from "./container-terminals.ts";
-import { appNotRunning } from "./status-changes.ts";
-import { StatusListeners } from "./status-listeners.ts";
 import type { TerminalRequest } from "./terminal-request.ts";
 
 export interface ContainerRuntimeOptions extends Omit<
@@ -60,19 +58,18 @@ const startSlackMs = 2_000;
 const words: ReadonlySet<string> = new Set(["1", "10", "12", "18", "19"]);
 
 /** Nothing is asked of the engine before the first app. Operations on one app come one at a time; the caller sees to that. */
-export abstract class ContainerRuntime implements AppRuntime {
+export abstract class ContainerRuntime extends FollowingRuntime<ContainerApp> implements AppRuntime {
   abstract readonly images: ImageRuntime;
   readonly #options: ContainerRuntimeOptions;
   readonly #sampler: ContainerSampler;
-  readonly #apps = new Map<string, ContainerApp>();
   readonly #untouched = new Set<string>();
   readonly #sizes = new WatchedSizes();
-  readonly #listeners = new StatusListeners();
   readonly #subscriptions: readonly Disposable[];
   /** What the engine says that it can hold containers to. */
   #enforces = { memory: true, cpus: true };
 
   constructor(options: ContainerRuntimeOptions) {
+    super();
     this.#options = options;
     this.#sampler = new ContainerSampler(options);
     this.#subscriptions = [
@@ -80,7 +77,7 @@ export abstract class ContainerRuntime implements AppRuntime {
       options.events.listen({
         onEvent: ({ type, action, id, attributes }) => {
           if (type !== "container" || attributes[storeLabel] !== options.storeId) return;
-          const app = this.#apps.get(attributes[appLabel] ?? "");
+          const app = this.apps.get(attributes[appLabel] ?? "");
           if (action === "start") app?.started(id);
           if (action === "kill" && !words.has(attributes["signal"] ?? "")) app?.killed(id);
           if (action === "die") app?.died(id, Number(attributes["exitCode"] ?? 0));
@@ -123,14 +120,8 @@ export abstract class ContainerRuntime implements AppRuntime {
   }
 
   async publishedAt(app: RunnableApp): Promise<PublishedAddresses> {
-    const bound = boundAddresses(this.#apps.get(app.id)?.members ?? []);
+    const bound = boundAddresses(this.apps.get(app.id)?.members ?? []);
     return bound.size > 0 ? bound : this.toPublish(app);
-  }
-
-  async waitHealthy(id: string, timeoutMs: number, signal?: AbortSignal): Promise<void> {
-    const app = this.#apps.get(id);
-    if (app === undefined) throw appNotRunning(id);
-    await app.waitHealthy(timeoutMs, signal);
   }
 
   /** Ids of its containers that run. */
@@ -161,25 +152,13 @@ export abstract class ContainerRuntime implements AppRuntime {
     );
   }
 
-  status(id: string): RuntimeStatus | undefined {
-    return this.#apps.get(id)?.status;
-  }
-
-  get revision(): number {
-    return this.#listeners.revision;
-  }
-
-  onChange(listener: (id: string) => void): Disposable {
-    return this.#listeners.listen(listener);
-  }
-
   /** All containers in one window, each app with the sum of its own. */
   async stats(
     apps: readonly RunnableApp[],
     signal?: AbortSignal,
   ): Promise<ReadonlyMap<string, RuntimeUsage>> {
     const running = apps.flatMap(({ id }) => {
-      const app = this.#apps.get(id);
+      const app = this.apps.get(id);
       if (app?.status.state !== "RUNNING") return [];
       const ids = app.members.filter(({ state }) => state === "running").map((container) => container.id);
       return [[id, ids] as const];
@@ -201,7 +180,7 @@ export abstract class ContainerRuntime implements AppRuntime {
   /** Before anything is made for an app that is being prepared. */
   protected begin(id: string): void {
     this.#findOutWhetherItHangs();
-    if (!this.#apps.has(id)) this.#untouched.add(id);
+    if (!this.apps.has(id)) this.#untouched.add(id);
   }
 
   /** While other work goes on: by the time that the engine is needed its patience is used up. */
@@ -223,23 +202,22 @@ export abstract class ContainerRuntime implements AppRuntime {
   /** Watched from now on. */
   protected appOf(id: string): ContainerApp {
     this.#untouched.delete(id);
-    const known = this.#apps.get(id);
+    const known = this.apps.get(id);
     if (known !== undefined) return known;
     const app = new ContainerApp(id, {
       ...this.#options,
       lastLines: (container) => this.#lastLines(container),
       checkAgain: (app) => this.checkAgain(app),
-      onChange: () => this.#announce(id),
+      onChange: () => this.announce(id),
     });
-    this.#apps.set(id, app);
-    this.#listeners.changed();
+    this.follow(id, app);
     return app;
   }
 
   protected forget(id: string): void {
     this.#untouched.delete(id);
-    this.#apps.get(id)?.detach();
-    if (this.#apps.delete(id)) this.#listeners.changed();
+    this.apps.get(id)?.detach();
+    this.unfollow(id);
   }
 
   async #lastLines(container: ContainerRecord): Promise<string[]> {
@@ -252,13 +230,13 @@ export abstract class ContainerRuntime implements AppRuntime {
   }
 
   #take(change: EngineChange): void {
-    if (this.#apps.size === 0) return;
+    if (this.apps.size === 0) return;
     switch (change.kind) {
       case "containers":
         for (const app of this.#concernedBy(change.ids)) void this.#attempt(app, app.observe());
         return;
       case "unavailable":
-        for (const app of this.#apps.values()) app.engineLost(change.error);
+        for (const app of this.apps.values()) app.engineLost(change.error);
         return;
       case "available":
         void this.#takeBack();
@@ -270,19 +248,19 @@ export abstract class ContainerRuntime implements AppRuntime {
 
   #concernedBy(containerIds: ReadonlySet<string>): Set<ContainerApp> {
     const concerned = new Set<ContainerApp>();
-    for (const app of this.#apps.values()) {
+    for (const app of this.apps.values()) {
       if (app.members.some(({ id }) => containerIds.has(id))) concerned.add(app);
     }
     for (const id of containerIds) {
       const labels = this.#options.state.containerNow(id)?.labels;
-      const app = labels && this.#apps.get(labels[appLabel] ?? "");
+      const app = labels && this.apps.get(labels[appLabel] ?? "");
       if (app !== undefined) concerned.add(app);
     }
     return concerned;
   }
 
   async #takeBack(): Promise<void> {
-    await mapBounded([...this.#apps.values()], observedAtOnce, (app) => this.#attempt(app, app.engineBack()));
+    await mapBounded([...this.apps.values()], observedAtOnce, (app) => this.#attempt(app, app.engineBack()));
     try {
       const info: unknown = await this.#options.engine.call("describe itself", (docker) => docker.info());
       const { MemoryLimit, CpuCfsQuota } = info as EngineLimits;
@@ -301,16 +279,10 @@ export abstract class ContainerRuntime implements AppRuntime {
     }
   }
 
-  #announce(id: string): void {
-    this.#listeners.changed();
-    this.#listeners.tell(id);
-  }
-
   /** Lets go of all apps, which go on. */
   [Symbol.asyncDispose](): Promise<void> {
     for (const subscription of this.#subscriptions) subscription[Symbol.dispose]();
-    for (const app of this.#apps.values()) app.detach();
-    this.#apps.clear();
+    for (const id of [...this.apps.keys()]) this.forget(id);
     return Promise.resolve();
   }
 }

@@ -63,7 +63,7 @@ const directions: Record<string, Direction> = {
   },
   codegen: { uses: ["gen", "rest", "errors.ts", "error-payloads.ts"] },
   build: { uses: ["lib", "cli", "codegen", "src/daemon/config-template.ts"] },
-  web: { uses: ["gen"] },
+  web: { uses: ["gen", "lib"] },
   ...Object.fromEntries(domain.map((folder) => [folder, { uses: [...ground, "store", ...domain] }])),
 };
 

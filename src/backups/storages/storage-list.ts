@@ -1,5 +1,6 @@
 /** The storages: the one of this host, and those that its people named. Their locations are root's to write and to see. */
 import { SvcError, invalidField, notFound } from "../../errors.ts";
+import { isAmazon } from "../../lib/amazon.ts";
 import { BytePacer } from "../../lib/byte-pacer.ts";
 import { secretMask } from "../../lib/secret-mask.ts";
 import type { Store } from "../../store/store.ts";
@@ -180,11 +181,6 @@ function checkEndpoint(endpoint: string): void {
   if (url === null) throw invalidField("s3.endpoint", "must be an http or https URL");
   const isPlain = url.username === "" && url.password === "" && url.search === "" && url.hash === "";
   if (!isPlain) throw invalidField("s3.endpoint", "must have neither credentials nor a query");
-}
-
-/** Amazon's own wants the bucket in the host name, most others in the path. */
-function isAmazon(endpoint: string): boolean {
-  return URL.parse(endpoint)?.hostname.endsWith(".amazonaws.com") === true;
 }
 
 function managed({ name, managedBy }: StorageEntry) {

@@ -48,6 +48,16 @@ export class AppImages {
     return this.inspect(this.reference(app), signal);
   }
 
+  /** The local image; made or pulled again where somebody has removed it. */
+  async present(app: RunnableApp): Promise<ImageInspectInfo> {
+    const known = await this.local(app);
+    if (known !== undefined) return known;
+    await this.provide(app, {});
+    const image = await this.local(app);
+    if (image === undefined) throw new Error(`the image of app "${app.id}" is gone as soon as it was there`);
+    return image;
+  }
+
   inspect(reference: string, signal?: AbortSignal): Promise<ImageInspectInfo | undefined> {
     return unlessGone(
       this.#options.engine.call(

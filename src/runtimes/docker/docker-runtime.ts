@@ -67,13 +67,7 @@ export class DockerRuntime extends ContainerRuntime {
   }
 
   protected async launch(app: RunnableApp): Promise<void> {
-    let image = await this.#images.local(app);
-    if (image === undefined) {
-      // Somebody has removed it.
-      await this.#images.provide(app, {});
-      image = await this.#images.local(app);
-    }
-    if (image === undefined) throw new Error(`the image of app "${app.id}" is gone as soon as it was there`);
+    const image = await this.#images.present(app);
     const config = await this.#configs.of(app, image.Id);
     await this.#configs.hold(app, config);
     await this.#ensureNetwork(app);

@@ -4,6 +4,7 @@
 import { SvcError } from "../../errors.ts";
 import { baseEnvironment, systemDirs } from "../../identity/launch.ts";
 import type { Terminal } from "../../lib/terminal.ts";
+import { FollowingRuntime } from "../followed-apps.ts";
 import { limitsOf } from "../limits.ts";
 import {
   isUp,
@@ -13,8 +14,6 @@ import {
   type RuntimeLimit,
   type RuntimeUsage,
 } from "../runtime.ts";
-import { appNotRunning } from "../status-changes.ts";
-import { StatusListeners } from "../status-listeners.ts";
 import type { TerminalRequest } from "../terminal-request.ts";
 import { logFileStart } from "./log-files.mjs";
 import { parseRecords } from "./log-lines.ts";
@@ -22,7 +21,6 @@ import { ProcessSampler } from "./process-sampler.ts";
 import { processSpec } from "./process-spec.ts";
 import { openProcessTerminal } from "./process-terminal.ts";
 import type { SampledRun } from "./run-membership.ts";
-import type { ProcessStatus } from "./process-status.ts";
 import { logDirName, SupervisedApp, type SupervisionOptions } from "./supervised-app.ts";
 import { connectSupervisor } from "./supervisor-connection.ts";
 import type { ProcessAppRef } from "./supervisor-watch.ts";
@@ -38,14 +36,13 @@ export interface ProcessRuntimeOptions extends SupervisionOptions {
 const notifyMs = 50;
 
 /** Runs apps as processes. Operations on one app come one at a time; the caller sees to that. */
-export class ProcessRuntime implements AppRuntime {
+export class ProcessRuntime extends FollowingRuntime<SupervisedApp> implements AppRuntime {
   readonly #options: ProcessRuntimeOptions;
   readonly #sampler: ProcessSampler;
-  readonly #apps = new Map<string, SupervisedApp>();
-  readonly #listeners = new StatusListeners();
   readonly #changed = new Map<string, NodeJS.Timeout>();
 
   constructor(options: ProcessRuntimeOptions) {
+    super();
     this.#options = options;
     this.#sampler = options.sampler ?? new ProcessSampler();
   }
@@ -107,25 +104,6 @@ export class ProcessRuntime implements AppRuntime {
     return state === "STOPPED" || state === "FAILED" || state === "CRASHED" ? "ended" : "running";
   }
 
-  status(id: string): ProcessStatus | undefined {
-    return this.#apps.get(id)?.status;
-  }
-
-  get revision(): number {
-    return this.#listeners.revision;
-  }
-
-  async waitHealthy(id: string, timeoutMs: number, signal?: AbortSignal): Promise<void> {
-    const app = this.#apps.get(id);
-    if (app === undefined) throw appNotRunning(id);
-    await app.waitHealthy(timeoutMs, signal);
-  }
-
-  /** Called soon after each change, several in quick succession being one. */
-  onChange(listener: (id: string) => void): Disposable {
-    return this.#listeners.listen(listener);
-  }
-
   /** Only forgets it: all that is kept of a process lies in directories of its app. */
   async remove({ id }: RunnableApp): Promise<number> {
     this.#forget(id);
@@ -133,8 +111,8 @@ export class ProcessRuntime implements AppRuntime {
   }
 
   #forget(id: string): void {
-    this.#apps.get(id)?.detach();
-    if (this.#apps.delete(id)) this.#listeners.changed();
+    this.apps.get(id)?.detach();
+    this.unfollow(id);
     clearTimeout(this.#changed.get(id));
     this.#changed.delete(id);
   }
@@ -150,7 +128,7 @@ export class ProcessRuntime implements AppRuntime {
 
   /** What runs now, by app: its main process, whose session is the app's, and its supervisor. */
   runs(): (SampledRun & { supervisorPid: number })[] {
-    return [...this.#apps.values()].flatMap(({ ref, state }) => {
+    return [...this.apps.values()].flatMap(({ ref, state }) => {
       if (state === undefined || state.final) return [];
       const { runId, app, supervisor } = state;
       const run = { appId: ref.id, ownerUid: ref.uid, runId, ...(app && { pid: app.pid }) };
@@ -164,7 +142,7 @@ export class ProcessRuntime implements AppRuntime {
     signal?: AbortSignal,
   ): Promise<ReadonlyMap<string, RuntimeUsage>> {
     const runs = apps.flatMap(({ id, uid }) => {
-      const state = this.#apps.get(id)?.state;
+      const state = this.apps.get(id)?.state;
       if (state === undefined || state.final) return [];
       return [{ appId: id, ownerUid: uid, runId: state.runId, ...(state.app && { pid: state.app.pid }) }];
     });
@@ -220,26 +198,26 @@ export class ProcessRuntime implements AppRuntime {
 
   /** Lets go of all apps, which go on. */
   async [Symbol.asyncDispose](): Promise<void> {
-    for (const id of [...this.#apps.keys()]) this.#forget(id);
+    for (const id of [...this.apps.keys()]) this.#forget(id);
     await Promise.resolve();
   }
 
   #supervised({ id, uid, runDir }: ProcessAppRef): SupervisedApp {
-    const known = this.#apps.get(id);
+    const known = this.apps.get(id);
     if (known?.ref.runDir === runDir && known.ref.uid === uid) return known;
     known?.detach();
-    const app = new SupervisedApp({ id, uid, runDir }, this.#options, () => this.#announce(id));
-    this.#apps.set(id, app);
-    this.#listeners.changed();
+    const app = new SupervisedApp({ id, uid, runDir }, this.#options, () => this.#tellSoon(id));
+    this.follow(id, app);
     return app;
   }
 
-  #announce(id: string): void {
-    this.#listeners.changed();
+  /** Several changes in quick succession are told as one. */
+  #tellSoon(id: string): void {
+    this.changed();
     if (this.#changed.has(id)) return;
     const timer = setTimeout(() => {
       this.#changed.delete(id);
-      this.#listeners.tell(id);
+      this.tell(id);
     }, notifyMs);
     this.#changed.set(id, timer.unref());
   }

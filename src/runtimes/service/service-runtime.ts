@@ -4,6 +4,7 @@ import { SvcError } from "../../errors.ts";
 import type { Identities } from "../../identity/identities.ts";
 import { systemDirs } from "../../identity/launch.ts";
 import { Ticker } from "../../lib/ticker.ts";
+import { FollowingRuntime } from "../followed-apps.ts";
 import { limitsOf } from "../limits.ts";
 import {
   isUp,
@@ -11,12 +12,9 @@ import {
   type LogChunk,
   type RunnableApp,
   type RuntimeLimit,
-  type RuntimeStatus,
   type RuntimeUsage,
 } from "../runtime.ts";
 import { startFailed } from "../start-failed.ts";
-import { appNotRunning } from "../status-changes.ts";
-import { StatusListeners } from "../status-listeners.ts";
 import { AppUnits, unitName, unitPath } from "./app-unit.ts";
 import { ServiceApp } from "./service-app.ts";
 import { ServiceLogs } from "./service-logs.ts";
@@ -55,19 +53,18 @@ const stopSlackMs = 120_000;
 const pattern = "svc-*.service";
 
 /** Operations on one app come one at a time; the caller sees to that. */
-export class ServiceRuntime implements AppRuntime {
+export class ServiceRuntime extends FollowingRuntime<ServiceApp> implements AppRuntime {
   readonly #options: ServiceRuntimeOptions;
   readonly #units: AppUnits;
   readonly #systemd: Systemd;
   readonly #logs: ServiceLogs;
-  readonly #apps = new Map<string, ServiceApp>();
-  readonly #listeners = new StatusListeners();
   readonly #searchPath: string;
   /** Units of which something runs, as last seen. */
   #up: ReadonlySet<string> = new Set();
   #looks: Ticker | undefined;
 
   constructor(options: ServiceRuntimeOptions) {
+    super();
     this.#options = options;
     this.#searchPath = options.searchPath ?? systemDirs.join(":");
     this.#units = new AppUnits({ ...options, searchPath: this.#searchPath });
@@ -185,12 +182,6 @@ export class ServiceRuntime implements AppRuntime {
     return stoodStill;
   }
 
-  async waitHealthy(id: string, timeoutMs: number, signal?: AbortSignal): Promise<void> {
-    const app = this.#apps.get(id);
-    if (app === undefined) throw appNotRunning(id);
-    await app.waitHealthy(timeoutMs, signal);
-  }
-
   async adopt(app: RunnableApp): Promise<"running" | "ended" | "lost"> {
     const known = this.#appOf(app);
     if (!this.#options.isHere) {
@@ -209,33 +200,20 @@ export class ServiceRuntime implements AppRuntime {
   /** Follows systemd from then on, so that it is known next time. */
   upNow(): ReadonlySet<string> {
     this.#watch();
-    return new Set([...this.#apps.keys()].filter((id) => this.#up.has(unitName(id))));
+    return new Set([...this.apps.keys()].filter((id) => this.#up.has(unitName(id))));
   }
 
   /** Ids of apps by the control group that holds all processes of their unit. */
   controlGroups(): Map<string, string> {
     return new Map(
-      [...this.#apps].flatMap(([id, { controlGroup }]) =>
+      [...this.apps].flatMap(([id, { controlGroup }]) =>
         controlGroup === undefined ? [] : [[controlGroup, id] as const],
       ),
     );
   }
 
-  status(id: string): RuntimeStatus | undefined {
-    return this.#apps.get(id)?.status;
-  }
-
-  get revision(): number {
-    return this.#listeners.revision;
-  }
-
-  onChange(listener: (id: string) => void): Disposable {
-    return this.#listeners.listen(listener);
-  }
-
   async remove({ id }: RunnableApp): Promise<number> {
-    this.#apps.get(id)?.detach();
-    if (this.#apps.delete(id)) this.#listeners.changed();
+    this.#forget(id);
     if (this.#options.isHere) {
       const unit = unitName(id);
       await this.#endExited(id, (await this.#show(unit)).get(unit));
@@ -303,17 +281,16 @@ export class ServiceRuntime implements AppRuntime {
   }
 
   #appOf(app: RunnableApp): ServiceApp {
-    const known = this.#apps.get(app.id);
+    const known = this.apps.get(app.id);
     if (known !== undefined) return known;
     const fresh = new ServiceApp(app, {
       bootedAtMs: this.#options.bootedAtMs,
       lastLines: (of) => this.#logs.lastLines(of),
       lastExit: (of) => this.#logs.lastExit(of),
       whyForeign: (port) => this.#options.whyForeign(app.id, port),
-      onChange: () => this.#announce(app.id),
+      onChange: () => this.announce(app.id),
     });
-    this.#apps.set(app.id, fresh);
-    this.#listeners.changed();
+    this.follow(app.id, fresh);
     this.#watch();
     return fresh;
   }
@@ -321,7 +298,7 @@ export class ServiceRuntime implements AppRuntime {
   #watch(): void {
     if (!this.#options.isHere) return;
     this.#looks ??= new Ticker(lookMs, async () => {
-      if (this.#apps.size === 0) return;
+      if (this.apps.size === 0) return;
       await this.#look().catch((error: unknown) => {
         this.#options.log("systemd does not say how apps fare", { error });
       });
@@ -335,7 +312,7 @@ export class ServiceRuntime implements AppRuntime {
         .filter(([, unit]) => unit["ActiveState"] === "active" && !hasExited(unit))
         .map(([name]) => name),
     );
-    await Promise.all([...this.#apps].map(([id, app]) => app.take(units.get(unitName(id)))));
+    await Promise.all([...this.apps].map(([id, app]) => app.take(units.get(unitName(id)))));
   }
 
   /** Units that are loaded: systemd makes up one of every name that it is asked for. */
@@ -348,15 +325,14 @@ export class ServiceRuntime implements AppRuntime {
     return manifest.stop.graceMs + stopSlackMs;
   }
 
-  #announce(id: string): void {
-    this.#listeners.changed();
-    this.#listeners.tell(id);
+  #forget(id: string): void {
+    this.apps.get(id)?.detach();
+    this.unfollow(id);
   }
 
   /** Lets go of all apps, which go on. */
   async [Symbol.asyncDispose](): Promise<void> {
     await this.#looks?.[Symbol.asyncDispose]();
-    for (const app of this.#apps.values()) app.detach();
-    this.#apps.clear();
+    for (const id of [...this.apps.keys()]) this.#forget(id);
   }
 }

@@ -13,6 +13,7 @@ import { AppContainers } from "../app-containers.ts";
 import type { ContainerRuntimeOptions } from "../container-runtime.ts";
 import { openAppTerminal } from "../container-terminals.ts";
 import { sampleApps } from "../container-usage.ts";
+import { FollowingRuntime } from "../followed-apps.ts";
 import { limitsOf } from "../limits.ts";
 import { portHealth } from "../port-health.ts";
 import type { PublishedAddresses } from "../published-addresses.ts";
@@ -24,13 +25,10 @@ import type {
   LogChunk,
   RunnableApp,
   RuntimeLimit,
-  RuntimeStatus,
   RuntimeUsage,
   RuntimeWork,
 } from "../runtime.ts";
 import { startFailed } from "../start-failed.ts";
-import { appNotRunning } from "../status-changes.ts";
-import { StatusListeners } from "../status-listeners.ts";
 import { releaseLabel } from "../stuck-containers.ts";
 import type { TerminalRequest } from "../terminal-request.ts";
 import { ComposeStacks, type ComposeStacksOptions } from "./compose-stacks.ts";
@@ -66,7 +64,7 @@ const pendingMs = 10_000;
 const stopMarginMs = 20_000;
 const goneTimeoutMs = 30_000;
 
-export class SwarmRuntime implements AppRuntime {
+export class SwarmRuntime extends FollowingRuntime<SwarmApp> implements AppRuntime {
   readonly images: ImageRuntime;
   readonly volumes: EngineVolumes;
   readonly #options: SwarmRuntimeOptions;
@@ -74,8 +72,6 @@ export class SwarmRuntime implements AppRuntime {
   readonly #docker: DockerStacks;
   readonly #compose: ComposeStacks;
   readonly #sampler: ContainerSampler;
-  readonly #apps = new Map<string, SwarmApp>();
-  readonly #listeners = new StatusListeners();
   readonly #sizes = new WatchedSizes();
   readonly #ticker: Ticker;
   /** Each for all who want to know at a time. */
@@ -87,6 +83,7 @@ export class SwarmRuntime implements AppRuntime {
   #isAway = false;
 
   constructor(options: SwarmRuntimeOptions) {
+    super();
     this.#options = options;
     this.#api = new SwarmApi(options);
     this.#docker = new DockerStacks(options);
@@ -335,12 +332,6 @@ export class SwarmRuntime implements AppRuntime {
     if (scaled.length > 0) await this.#look();
   }
 
-  async waitHealthy(id: string, timeoutMs: number, signal?: AbortSignal): Promise<void> {
-    const app = this.#apps.get(id);
-    if (app === undefined) throw appNotRunning(id);
-    await app.waitHealthy(timeoutMs, signal);
-  }
-
   async stop(app: RunnableApp): Promise<void> {
     const watched = this.#appOf(app.id);
     watched.release();
@@ -361,7 +352,7 @@ export class SwarmRuntime implements AppRuntime {
     for (;;) {
       await this.#look();
       const states = new Map((await this.#api.nodes()).map(({ id, state }) => [id, state]));
-      const left = (this.#apps.get(app.id)?.tasks ?? []).filter(
+      const left = (this.apps.get(app.id)?.tasks ?? []).filter(
         ({ state, nodeId, serviceId }) =>
           ["running", "starting"].includes(state) &&
           states.get(nodeId) === "ready" &&
@@ -406,23 +397,11 @@ export class SwarmRuntime implements AppRuntime {
     return this.#inService ?? new Set();
   }
 
-  status(id: string): RuntimeStatus | undefined {
-    return this.#apps.get(id)?.status;
-  }
-
-  get revision(): number {
-    return this.#listeners.revision;
-  }
-
-  onChange(listener: (id: string) => void): Disposable {
-    return this.#listeners.listen(listener);
-  }
-
   async remove(app: RunnableApp, keep?: "volumes"): Promise<number> {
     if (await this.#api.isMember()) await this.#removeFromSwarm(app);
     const freed = await this.#stacksOf(app).remove(app, keep);
-    this.#apps.get(app.id)?.release();
-    if (this.#apps.delete(app.id)) this.#listeners.changed();
+    this.apps.get(app.id)?.release();
+    this.unfollow(app.id);
     return freed;
   }
 
@@ -521,23 +500,19 @@ export class SwarmRuntime implements AppRuntime {
   }
 
   #appOf(id: string): SwarmApp {
-    const known = this.#apps.get(id);
+    const known = this.apps.get(id);
     if (known !== undefined) return known;
     const app = new SwarmApp(id, {
       healthOf: (runnable) => portHealth(runnable),
-      onChange: () => {
-        this.#listeners.changed();
-        this.#listeners.tell(id);
-      },
+      onChange: () => this.announce(id),
     });
     this.#options.state.start();
-    this.#apps.set(id, app);
-    this.#listeners.changed();
+    this.follow(id, app);
     return app;
   }
 
   async #poll(): Promise<void> {
-    const isAnyWanted = [...this.#apps.values()].some(({ isWanted }) => isWanted);
+    const isAnyWanted = [...this.apps.values()].some(({ isWanted }) => isWanted);
     if (!isAnyWanted && !this.#mayRunUnwanted()) return;
     try {
       await this.#look();
@@ -552,8 +527,7 @@ export class SwarmRuntime implements AppRuntime {
   #mayRunUnwanted(): boolean {
     if (!this.#isFollowed) return false;
     return (
-      this.#inService === undefined ||
-      [...this.#inService].some((id) => this.#apps.get(id)?.isWanted !== true)
+      this.#inService === undefined || [...this.#inService].some((id) => this.apps.get(id)?.isWanted !== true)
     );
   }
 
@@ -570,14 +544,14 @@ export class SwarmRuntime implements AppRuntime {
       const tasksOf = Map.groupBy(tasks, ({ appId }) => appId);
       this.#inService = new Set(servicesOf.keys());
       this.#isAway = false;
-      for (const [id, app] of this.#apps) app.take(servicesOf.get(id) ?? [], tasksOf.get(id) ?? []);
+      for (const [id, app] of this.apps) app.take(servicesOf.get(id) ?? [], tasksOf.get(id) ?? []);
     } catch (error) {
       this.#inService = undefined;
       // Each app shows it for as long as it is so.
       if (!this.#isAway) this.#options.log("the swarm cannot be asked", { error });
       this.#isAway = true;
       const { message } = error as Error;
-      for (const app of this.#apps.values()) app.lost(message);
+      for (const app of this.apps.values()) app.lost(message);
       throw error;
     }
   }
@@ -585,8 +559,10 @@ export class SwarmRuntime implements AppRuntime {
   /** Lets go of all apps, which go on. */
   async [Symbol.asyncDispose](): Promise<void> {
     await this.#ticker[Symbol.asyncDispose]();
-    for (const app of this.#apps.values()) app.release();
-    this.#apps.clear();
+    for (const [id, app] of [...this.apps]) {
+      app.release();
+      this.unfollow(id);
+    }
   }
 }
 

@@ -1,4 +1,5 @@
 /** Archives as command lines name them: an app, and the name of an archive or the word `latest`. */
+import type { Command } from "commander";
 import { SvcError, invalidField, notFound } from "../../../errors.ts";
 import type { CommandContext } from "../../context.ts";
 import { readInput } from "../../read-input.ts";
@@ -26,8 +27,21 @@ export async function readIdentity(context: CommandContext, { identity }: Identi
 }
 
 export const latest = "latest";
-export const nameHelp = `an archive as svc backup ls shows it, or ${latest}`;
-export const storageHelp = "the storage that has it (default: the first that does)";
+
+/** A command about one archive. */
+export function archiveCommand(parent: Command, name: string, description: string, app = "the app"): Command {
+  return parent
+    .command(name)
+    .description(description)
+    .argument("<id>", app)
+    .argument("<name>", `an archive as svc backup ls shows it, or ${latest}`)
+    .option("--storage <name>", "the storage that has it (default: the first that does)");
+}
+
+/** One that has to open it. */
+export function openingCommand(parent: Command, name: string, description: string, app?: string): Command {
+  return archiveCommand(parent, name, description, app).option("--identity <file>", identityHelp);
+}
 
 /** Asks the storages where it is. @throws SvcError `not_found` */
 export async function findArchive(

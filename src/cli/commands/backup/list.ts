@@ -8,11 +8,10 @@ import type { Column } from "../../render/table.ts";
 import { formatBytes } from "../../render/units.ts";
 import { calls, type BackupArchive } from "../../transport/calls.ts";
 import {
+  archiveCommand,
   findArchive,
-  identityHelp,
-  nameHelp,
+  openingCommand,
   readIdentity,
-  storageHelp,
   type IdentityOption,
   type StorageOption,
 } from "./archive-ref.ts";
@@ -28,22 +27,11 @@ export function addListCommands(parent: Command, run: RunCommand): void {
     .action(
       run((context, id: string | undefined, options: StorageOption) => list(context, id ?? "", options)),
     );
-  parent
-    .command("show")
-    .description("show what an archive says of itself")
-    .argument("<id>", "the app")
-    .argument("<name>", nameHelp)
-    .option("--storage <name>", storageHelp)
-    .option("--identity <file>", identityHelp)
+  openingCommand(parent, "show", "show what an archive says of itself")
     .addHelpText("after", showExamples)
     .action(run(show));
-  parent
-    .command("rm")
+  archiveCommand(parent, "rm", "delete an archive (asks first; --yes does not)")
     .alias("remove")
-    .description("delete an archive (asks first; --yes does not)")
-    .argument("<id>", "the app")
-    .argument("<name>", nameHelp)
-    .option("--storage <name>", storageHelp)
     .addHelpText("after", removeExamples)
     .action(run(remove));
 }

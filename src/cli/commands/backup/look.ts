@@ -10,30 +10,21 @@ import type { Column } from "../../render/table.ts";
 import { formatBytes } from "../../render/units.ts";
 import { calls, type BackupEntry } from "../../transport/calls.ts";
 import {
+  archiveCommand,
   findArchive,
   identityHelp,
-  nameHelp,
+  openingCommand,
   readIdentity,
-  storageHelp,
   type IdentityOption,
   type StorageOption,
 } from "./archive-ref.ts";
 
 export function addLookCommands(parent: Command, run: RunCommand): void {
-  const add = (command: string, description: string): Command =>
-    parent
-      .command(command)
-      .description(description)
-      .argument("<id>", "the app")
-      .argument("<name>", nameHelp)
-      .option("--storage <name>", storageHelp);
-  const addOpening = (command: string, description: string): Command =>
-    add(command, description).option("--identity <file>", identityHelp);
-  addOpening("verify", "read an archive whole and compare every checksum")
+  openingCommand(parent, "verify", "read an archive whole and compare every checksum")
     .option("--deep", "restore it for a trial, too, into a directory that is thrown away")
     .addHelpText("after", verifyExamples)
     .action(run(verify));
-  addOpening("browse", "list a directory of an archive")
+  openingCommand(parent, "browse", "list a directory of an archive")
     .argument("[path]", "such as data/photos")
     .addHelpText("after", browseExamples)
     .action(
@@ -41,7 +32,7 @@ export function addLookCommands(parent: Command, run: RunCommand): void {
         browse(context, id, name, path ?? "", options),
       ),
     );
-  addOpening("get", "write one file of an archive to standard output")
+  openingCommand(parent, "get", "write one file of an archive to standard output")
     .argument("<path>", "such as data/notes.txt")
     .addHelpText("after", getExamples)
     .action(run(get));
@@ -53,7 +44,7 @@ export function addLookCommands(parent: Command, run: RunCommand): void {
     .option("--identity <file>", identityHelp)
     .addHelpText("after", uploadExamples)
     .action(run(upload));
-  add("download", "write an archive to standard output, as it is")
+  archiveCommand(parent, "download", "write an archive to standard output, as it is")
     .addHelpText("after", downloadExamples)
     .action(run(download));
 }

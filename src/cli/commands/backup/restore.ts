@@ -10,10 +10,8 @@ import { formatBytes } from "../../render/units.ts";
 import { calls } from "../../transport/calls.ts";
 import {
   findArchive,
-  identityHelp,
-  nameHelp,
+  openingCommand,
   readIdentity,
-  storageHelp,
   type IdentityOption,
   type StorageOption,
 } from "./archive-ref.ts";
@@ -27,13 +25,8 @@ interface RestoreOptions extends StorageOption, IdentityOption {
 }
 
 export function addRestoreCommand(parent: Command, run: RunCommand): void {
-  parent
-    .command("restore")
-    .description("restore an app from an archive (asks before it replaces one; --yes does not)")
-    .argument("<id>", "the app that it was taken of")
-    .argument("<name>", nameHelp)
-    .option("--storage <name>", storageHelp)
-    .option("--identity <file>", identityHelp)
+  const description = "restore an app from an archive (asks before it replaces one; --yes does not)";
+  openingCommand(parent, "restore", description, "the app that it was taken of")
     .option("--stop", "stop a running app, and start it again afterwards")
     .option("--as-new", "make a new app of it, and leave the other as it is")
     .option("--name <name>", "display name of the new app")

@@ -1,5 +1,6 @@
 import type { Client } from "@connectrpc/connect";
 import type { BackupService, BackupStorage } from "../../../../gen/svc/v1/backup_pb.ts";
+import { isAmazon } from "../../../lib/amazon.ts";
 import { useForm } from "../../form.ts";
 import { CheckField, ChoiceField, TextField } from "../../parts/field.tsx";
 import { FormEnd } from "../../parts/form-end.tsx";
@@ -120,9 +121,4 @@ export function StorageForm({ client, before, onSaved, onClose }: Props) {
       </FormEnd>
     </form>
   );
-}
-
-/** What the daemon takes for Amazon's own, which wants the bucket in the host name. */
-function isAmazon(endpoint: string): boolean {
-  return URL.parse(endpoint)?.hostname.endsWith(".amazonaws.com") === true;
 }

@@ -1,0 +1,62 @@
+/** What a runtime knows of its apps: how each fares, and who hears that one of them fares otherwise. */
+import { appNotRunning } from "./status-changes.ts";
+import type { RuntimeStatus } from "./runtime.ts";
+
+export interface FollowedApp {
+  /** The same object until it is another one. */
+  readonly status: RuntimeStatus;
+  waitHealthy(timeoutMs: number, signal?: AbortSignal): Promise<void>;
+}
+
+/** The part of a runtime that follows what it has started or adopted. */
+export abstract class FollowingRuntime<App extends FollowedApp> {
+  readonly #apps = new Map<string, App>();
+  readonly #listeners = new Set<(id: string) => void>();
+  #revision = 0;
+
+  protected get apps(): ReadonlyMap<string, App> {
+    return this.#apps;
+  }
+
+  protected follow(id: string, app: App): void {
+    this.#apps.set(id, app);
+    this.changed();
+  }
+
+  protected unfollow(id: string): void {
+    if (this.#apps.delete(id)) this.changed();
+  }
+
+  /** An app came, went, or has another status. */
+  protected changed(): void {
+    this.#revision++;
+  }
+
+  protected tell(id: string): void {
+    for (const listener of this.#listeners) listener(id);
+  }
+
+  protected announce(id: string): void {
+    this.changed();
+    this.tell(id);
+  }
+
+  status(id: string): App["status"] | undefined {
+    return this.#apps.get(id)?.status;
+  }
+
+  get revision(): number {
+    return this.#revision;
+  }
+
+  onChange(listener: (id: string) => void): Disposable {
+    this.#listeners.add(listener);
+    return { [Symbol.dispose]: () => void this.#listeners.delete(listener) };
+  }
+
+  async waitHealthy(id: string, timeoutMs: number, signal?: AbortSignal): Promise<void> {
+    const app = this.#apps.get(id);
+    if (app === undefined) throw appNotRunning(id);
+    await app.waitHealthy(timeoutMs, signal);
+  }
+}
