@@ -8,10 +8,13 @@ import { AppService } from "../../gen/svc/v1/app_pb.ts";
 import { BackupService } from "../../gen/svc/v1/backup_pb.ts";
 import { ScheduleService } from "../../gen/svc/v1/schedule_pb.ts";
 import { encodeFooter, type ArchiveFooter } from "../../src/backups/archive-footer.ts";
-import { isRoot, needsRoot, startDaemon, type TestDaemon } from "../support/daemon.ts";
+import { sharedDaemon } from "../support/daemon-test.ts";
+import { isRoot, needsRoot, type TestDaemon } from "../support/daemon.ts";
 import { errorOf } from "../support/errors.ts";
 import { eventually } from "../support/eventually.ts";
 import { freePort, writePackage } from "../support/packages.ts";
+
+const emptyDaemon = sharedDaemon();
 
 const rootTest = isRoot ? test : test.skip;
 const attacker = 65_534;
@@ -56,7 +59,7 @@ async function forged(archive: Buffer, change: (footer: ArchiveFooter) => void):
 }
 
 rootTest(`whoever gets the id of an app that is gone does not get at its backups${needsRoot}`, async (t) => {
-  await using daemon = await startDaemon();
+  const daemon = await emptyDaemon();
   await using mine = await daemon.as(attacker);
   await using theirs = await daemon.as(victim);
   await installFrom(daemon, theirs);
@@ -76,7 +79,7 @@ rootTest(`whoever gets the id of an app that is gone does not get at its backups
 });
 
 rootTest(`an archive cannot choose whose identity it is read and laid out with${needsRoot}`, async (t) => {
-  await using daemon = await startDaemon();
+  const daemon = await emptyDaemon();
   await using mine = await daemon.as(attacker);
   await installFrom(daemon, mine);
   const { name } = await backUp(mine);
@@ -98,7 +101,7 @@ rootTest(
   `root lays out for a trial what was root's, and nothing of somebody else's${needsRoot}`,
   async (t) => {
     const unknown = 3_999_999_999;
-    await using daemon = await startDaemon();
+    const daemon = await emptyDaemon();
     await using mine = await daemon.as(attacker);
     await installFrom(daemon, mine);
     const archive = await download(mine, (await backUp(mine)).name);
@@ -126,7 +129,7 @@ rootTest(
 );
 
 rootTest(`what an archive says of its app is short and in one line${needsRoot}`, async (t) => {
-  await using daemon = await startDaemon();
+  const daemon = await emptyDaemon();
   await using mine = await daemon.as(attacker);
   await installFrom(daemon, mine);
   const archive = await download(mine, (await backUp(mine)).name);
@@ -146,7 +149,7 @@ rootTest(`what an archive says of its app is short and in one line${needsRoot}`,
 rootTest(
   `an archive that a user uploads for another's app is never the newest of it${needsRoot}`,
   async (t) => {
-    await using daemon = await startDaemon();
+    const daemon = await emptyDaemon();
     await using mine = await daemon.as(attacker);
     await using theirs = await daemon.as(victim);
     await installFrom(daemon, theirs);

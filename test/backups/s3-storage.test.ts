@@ -14,7 +14,7 @@ import { S3Storage } from "../../src/backups/storages/s3-storage.ts";
 import { S3Thread } from "../../src/backups/storages/s3-thread.ts";
 import { eventually } from "../support/eventually.ts";
 import { startFaultProxy, type Fault, type SeenRequest } from "../support/fault-proxy.ts";
-import { hasS3Server, needsS3Server, startS3Server } from "../support/s3-server.ts";
+import { hasS3Server, needsS3Server, startS3Server, type TlsS3Server } from "../support/s3-server.ts";
 
 const s3Test = hasS3Server ? test : test.skip;
 const workerUrl = new URL("../../src/backups/storages/s3-worker.ts", import.meta.url);
@@ -30,20 +30,35 @@ interface Setup extends AsyncDisposable {
   file(sizeBytes: number): Promise<{ path: string; bytes: Buffer }>;
 }
 
-async function setUp(options: { tls?: boolean } = {}): Promise<Setup & { certificate: string }> {
+/** A server and a thread for all tests, each of which has a bucket of its own. */
+const shared = new AsyncDisposableStack();
+let common: { readonly server: TlsS3Server; readonly thread: S3Thread } | undefined;
+if (hasS3Server) {
+  test.before(async () => {
+    common = {
+      server: shared.use(await startS3Server()),
+      thread: shared.use(new S3Thread(workerUrl)),
+    };
+  });
+  test.after.always(() => shared.disposeAsync());
+}
+
+async function setUp(options: { tls?: boolean } = {}): Promise<Setup> {
+  assert.ok(common);
   const stack = new AsyncDisposableStack();
-  const server = stack.use(await startS3Server(options));
-  const thread = stack.use(new S3Thread(workerUrl));
+  const server = options.tls === true ? stack.use(await startS3Server(options)) : common.server;
+  const bucket = randomUUID();
+  const bucketDir = join(server.dir, bucket);
+  await mkdir(bucketDir);
   const dir = await mkdtemp(join(tmpdir(), "svc-s3-test-"));
   stack.defer(() => rm(dir, { recursive: true }));
-  const { endpoint, bucket, accessKey, secretKey, port, certificate } = server;
+  const { endpoint, accessKey, secretKey, port, certificate } = server;
   return {
     place: {
       ...{ endpoint, bucket, accessKey, secretKey },
       ...{ region: "", pathStyle: true, ca: certificate, maxBytesPerSec: undefined, silenceMs: 4_000 },
     },
-    ...{ thread, port, certificate },
-    bucketDir: join(server.dir, bucket),
+    ...{ thread: common.thread, port, bucketDir },
     file: async (sizeBytes) => {
       const bytes = randomBytes(sizeBytes);
       const path = join(dir, randomUUID());

@@ -8,11 +8,14 @@ import test from "ava";
 import { AppService, type ConsoleOutput } from "../../gen/svc/v1/app_pb.ts";
 import { TokenService } from "../../gen/svc/v1/token_pb.ts";
 import { AuditService } from "../../gen/svc/v1/audit_pb.ts";
+import { sharedDaemon } from "../support/daemon-test.ts";
 import { needsRoot, isRoot, startDaemon, type TestDaemon, type UserDoor } from "../support/daemon.ts";
 import { errorOf } from "../support/errors.ts";
 import { eventually } from "../support/eventually.ts";
 import { freePort, writePackage } from "../support/packages.ts";
 import { openConsole, statusOf, type ConsoleRequest, type SocketConsole } from "./support/socket-console.ts";
+
+const emptyDaemon = sharedDaemon();
 
 const nobody = 65534;
 /** How late a client ends its own side: within the moment that the daemon waits for it. */
@@ -40,7 +43,7 @@ async function opened(
 }
 
 rootTest(`a shell is the owner's, in the app's directory and environment${needsRoot}`, async (t) => {
-  await using daemon = await startDaemon();
+  const daemon = await emptyDaemon();
   await using user = await daemon.as(nobody);
   await installed(daemon, user);
   const token = await tokenFor(user, "shell");
@@ -61,7 +64,7 @@ rootTest(`a shell is the owner's, in the app's directory and environment${needsR
 });
 
 rootTest(`nobody opens another user's console${needsRoot}`, async (t) => {
-  await using daemon = await startDaemon();
+  const daemon = await emptyDaemon();
   await installed(daemon);
   await using user = await daemon.as(nobody);
   const other = user.client(AppService);
@@ -72,7 +75,7 @@ rootTest(`nobody opens another user's console${needsRoot}`, async (t) => {
 });
 
 test("^C reaches the program, text comes whole, and the terminal is a terminal", async (t) => {
-  await using daemon = await startDaemon();
+  const daemon = await emptyDaemon();
   await installed(daemon);
   const shell = await opened(daemon, "attach", { tokenIn: "protocols" });
   t.is(shell.socket.protocol, "svc.console.v1");
@@ -94,7 +97,7 @@ test("^C reaches the program, text comes whole, and the terminal is a terminal",
 });
 
 test("attach runs what the package says, logs shows the log and takes nothing", async (t) => {
-  await using daemon = await startDaemon();
+  const daemon = await emptyDaemon();
   await installed(daemon);
   const console = await opened(daemon, "attach");
   console.type("echo console of $SVC_APP_ID\n");
@@ -113,7 +116,7 @@ test("attach runs what the package says, logs shows the log and takes nothing", 
 });
 
 test("a token opens one console, of its app and its session, and a page of another origin none", async (t) => {
-  await using daemon = await startDaemon();
+  const daemon = await emptyDaemon();
   await installed(daemon);
   const door = { port: daemon.port };
   const token = await tokenFor(daemon, "logs");
@@ -130,7 +133,7 @@ test("a token opens one console, of its app and its session, and a page of anoth
 });
 
 test("what asks for a console and is no WebSocket is told what to ask for", async (t) => {
-  await using daemon = await startDaemon();
+  const daemon = await emptyDaemon();
   const path = "/v1/apps/web/console?session=logs&token=svcc_x";
   const url = `http://127.0.0.1:${daemon.port}${path}`;
   const plain = await fetch(url);
@@ -170,7 +173,7 @@ test("a console ends with the token that asked for it, with its app, and with th
 });
 
 test("who acknowledges is never far ahead of what they saw", async (t) => {
-  await using daemon = await startDaemon();
+  const daemon = await emptyDaemon();
   await installed(daemon);
   const shell = await opened(daemon, "attach");
   await shell.shows(/[#$] /);

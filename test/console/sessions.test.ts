@@ -6,10 +6,13 @@ import test from "ava";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
 import { TokenService } from "../../gen/svc/v1/token_pb.ts";
 import { pidsRunning, uniqueSleep } from "../runtimes/support/fixture.ts";
+import { sharedDaemon } from "../support/daemon-test.ts";
 import { startDaemon, type TestDaemon } from "../support/daemon.ts";
 import { eventually } from "../support/eventually.ts";
 import { freePort, writePackage } from "../support/packages.ts";
 import { openConsole, type ConsoleRequest, type SocketConsole } from "./support/socket-console.ts";
+
+const emptyDaemon = sharedDaemon();
 
 const patienceMs = 30_000;
 /** Promised is a second; a machine that does much else may take longer, and what is not closed for that reason stays open. */
@@ -69,7 +72,7 @@ for (const withoutTerminal of [false, true]) {
 }
 
 test("what is attached ends with the app's end and its removal, and a shell with the removal", async (t) => {
-  await using daemon = await startDaemon();
+  const daemon = await emptyDaemon();
   await installLoop(daemon, "loop");
   const apps = daemon.client(AppService);
   const attached = await open(daemon, "attach", "loop");
@@ -96,7 +99,7 @@ test("what is attached ends with the app's end and its removal, and a shell with
 });
 
 test("a session ends within a second of its token's revocation and its app's removal", async (t) => {
-  await using daemon = await startDaemon();
+  const daemon = await emptyDaemon();
   await install(daemon, "console: { exec: [sh, -i] }\n");
   const took: Record<string, number> = {};
   for (const session of ["attach", "shell", "logs"]) {
@@ -124,7 +127,7 @@ test("a session ends within a second of its token's revocation and its app's rem
 });
 
 test("characters that come in pieces come as they are", async (t) => {
-  await using daemon = await startDaemon();
+  const daemon = await emptyDaemon();
   await install(daemon, "");
   const text = "grüße €😀 — ✓";
   const pieces = [...Buffer.from(text)].map((byte) => `printf '\\${byte.toString(8)}'; sleep 0.02;`);
@@ -144,7 +147,7 @@ test("characters that come in pieces come as they are", async (t) => {
 });
 
 test("^C ends what floods a client that shows it slowly, with little more to come", async (t) => {
-  await using daemon = await startDaemon();
+  const daemon = await emptyDaemon();
   await install(daemon, "console: { exec: [sh, -i] }\n");
   const shell = await open(daemon, "attach");
   await shell.shows(/[#$] /);

@@ -8,10 +8,13 @@ import { join } from "node:path";
 import test, { type ExecutionContext } from "ava";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
 import { BackupService } from "../../gen/svc/v1/backup_pb.ts";
+import { sharedDaemon } from "../support/daemon-test.ts";
 import { isRoot, needsRoot, startDaemon, type TestDaemon } from "../support/daemon.ts";
 import { errorOf } from "../support/errors.ts";
 import { eventually } from "../support/eventually.ts";
 import { freePort, writePackage } from "../support/packages.ts";
+
+const emptyDaemon = sharedDaemon();
 
 const nobody = 65_534;
 const rootTest = isRoot ? test : test.skip;
@@ -45,7 +48,7 @@ async function contentOf(
 
 for (const owner of ["root", "a user"]) {
   rootTest(`an app of ${owner} is backed up, verified, looked into and restored${needsRoot}`, async (t) => {
-    await using daemon = await startDaemon();
+    const daemon = await emptyDaemon();
     await using user = await daemon.as(nobody);
     const door = owner === "root" ? daemon : user;
     const apps = door.client(AppService);
@@ -129,7 +132,7 @@ for (const owner of ["root", "a user"]) {
 }
 
 test("what changes while it is read, and what is no file, is said of the backup and of its restore", async (t) => {
-  await using daemon = await startDaemon();
+  const daemon = await emptyDaemon();
   const apps = daemon.client(AppService);
   const backups = daemon.client(BackupService);
   const dir = join(daemon.dir, "package");
@@ -166,7 +169,7 @@ test("what changes while it is read, and what is no file, is said of the backup 
 });
 
 test("a range of an archive is downloaded over REST", async (t) => {
-  await using daemon = await startDaemon();
+  const daemon = await emptyDaemon();
   await install(daemon);
   const { results } = await daemon.client(BackupService).createBackup({ appId: "web" });
   const name = results[0]?.name ?? "";
@@ -199,7 +202,7 @@ test("a range of an archive is downloaded over REST", async (t) => {
 });
 
 test("as many archives stay as were asked for, and the verified one", async (t) => {
-  await using daemon = await startDaemon();
+  const daemon = await emptyDaemon();
   const backups = daemon.client(BackupService);
   await install(daemon);
   await backups.upsertBackupStorage({
@@ -238,7 +241,7 @@ test("as many archives stay as were asked for, and the verified one", async (t) 
 });
 
 test("a storage that fails does not spoil the others", async (t) => {
-  await using daemon = await startDaemon();
+  const daemon = await emptyDaemon();
   const backups = daemon.client(BackupService);
   await install(daemon);
   const dir = join(daemon.dir, "file");
@@ -252,7 +255,7 @@ test("a storage that fails does not spoil the others", async (t) => {
 });
 
 test("a damaged archive is refused, and the app stays as it was", async (t) => {
-  await using daemon = await startDaemon();
+  const daemon = await emptyDaemon();
   const backups = daemon.client(BackupService);
   const { directory } = await install(daemon);
   await writeFile(join(directory, "data/notes"), "mine");
@@ -285,7 +288,7 @@ test("a damaged archive is refused, and the app stays as it was", async (t) => {
 });
 
 rootTest(`an archive is its owner's, whatever its name says${needsRoot}`, async (t) => {
-  await using daemon = await startDaemon();
+  const daemon = await emptyDaemon();
   await using user = await daemon.as(nobody);
   await install(daemon);
   const { results } = await daemon.client(BackupService).createBackup({ appId: "web" });
@@ -320,7 +323,7 @@ rootTest(`an archive is its owner's, whatever its name says${needsRoot}`, async 
 rootTest(
   `an archive from elsewhere is taken when it is whole, and by its owner alone${needsRoot}`,
   async (t) => {
-    await using first = await startDaemon();
+    const first = await emptyDaemon();
     await install(first);
     const { results } = await first.client(BackupService).createBackup({ appId: "web" });
     const file = join(first.storeDir, "backups/web", results[0]?.name ?? "");
@@ -364,7 +367,7 @@ rootTest(
 rootTest(
   `what has no room is not begun: the app stays as it is, and nothing is left${needsRoot}`,
   async (t) => {
-    await using daemon = await startDaemon();
+    const daemon = await emptyDaemon();
     const backups = daemon.client(BackupService);
     const { directory } = await install(daemon);
     const disk = join(daemon.dir, "small");
@@ -385,12 +388,11 @@ rootTest(
 );
 
 test("an archive restores on a host that has never seen the app", async (t) => {
-  await using first = await startDaemon();
+  const first = await emptyDaemon();
   const { directory } = await install(first);
   await writeFile(join(directory, "data/notes"), "mine");
   const { results } = await first.client(BackupService).createBackup({ appId: "web" });
   const name = results[0]?.name ?? "";
-  await first.stop();
   await using second = await startDaemon();
   const backups = second.client(BackupService);
   const disk = join(second.dir, "disk");
@@ -406,7 +408,7 @@ test("an archive restores on a host that has never seen the app", async (t) => {
 });
 
 test("an app is stopped for its backup where that is asked for, and runs again; its steps come before and after", async (t) => {
-  await using daemon = await startDaemon();
+  const daemon = await emptyDaemon();
   const apps = daemon.client(AppService);
   const backups = daemon.client(BackupService);
   const dump = "cd $SVC_DATA_DIR; echo dumped > dump; test ! -e no-dump";

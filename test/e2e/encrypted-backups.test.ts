@@ -9,6 +9,7 @@ import test, { type ExecutionContext } from "ava";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
 import { BackupService } from "../../gen/svc/v1/backup_pb.ts";
 import { hasAge, needsAge, newAgeKey, type AgeKey } from "../support/age.ts";
+import { sharedDaemon } from "../support/daemon-test.ts";
 import { isRoot, needsRoot, startDaemon, type TestDaemon } from "../support/daemon.ts";
 import { errorOf } from "../support/errors.ts";
 import { eventually } from "../support/eventually.ts";
@@ -16,6 +17,8 @@ import { startFaultProxy } from "../support/fault-proxy.ts";
 import { freePort, writePackage } from "../support/packages.ts";
 import { hasS3Server, needsS3Server, startS3Server } from "../support/s3-server.ts";
 import { main } from "../support/svc-main.ts";
+
+const emptyDaemon = sharedDaemon();
 
 const run = promisify(execFile);
 const nobody = 65_534;
@@ -67,7 +70,7 @@ async function assertNowhere(
 }
 
 ageTest(`what goes to a storage with recipients opens for them alone${needsAge}`, async (t) => {
-  await using daemon = await startDaemon();
+  const daemon = await emptyDaemon();
   const backups = daemon.client(BackupService);
   const key = await newAgeKey(daemon.dir, "key.txt");
   const other = await newAgeKey(daemon.dir, "other.txt");
@@ -172,7 +175,7 @@ ageTest(`what goes to a storage with recipients opens for them alone${needsAge}`
 });
 
 ageTest(`over REST an identity is in the body, never in the URL${needsAge}`, async (t) => {
-  await using daemon = await startDaemon();
+  const daemon = await emptyDaemon();
   const key = await newAgeKey(daemon.dir, "key.txt");
   await writeFile(join(await install(daemon), "data/notes"), "one\n");
   await addVault(daemon, [key.recipient]);
@@ -223,7 +226,7 @@ ageS3Test(
   async (t) => {
     await using server = await startS3Server();
     await using proxy = await startFaultProxy(server.port);
-    await using daemon = await startDaemon();
+    const daemon = await emptyDaemon();
     const backups = daemon.client(BackupService);
     const key = await newAgeKey(daemon.dir, "key.txt");
     const data = join(await install(daemon), "data");
@@ -313,7 +316,7 @@ ageRootTest(
 ageTest(
   `what proves itself by itself is not encrypted, and the command line knows identities${needsAge}`,
   async (t) => {
-    await using daemon = await startDaemon();
+    const daemon = await emptyDaemon();
     const backups = daemon.client(BackupService);
     const key = await newAgeKey(daemon.dir, "key.txt");
     const data = join(await install(daemon), "data");

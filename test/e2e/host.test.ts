@@ -15,11 +15,14 @@ import { MonitorService } from "../../gen/svc/v1/monitor_pb.ts";
 import { ProcessService } from "../../gen/svc/v1/process_pb.ts";
 import { SystemService } from "../../gen/svc/v1/system_pb.ts";
 import { readProcess } from "../../src/lib/process-table.mjs";
+import { sharedDaemon } from "../support/daemon-test.ts";
 import { isRoot, needsRoot, protocols, startDaemon } from "../support/daemon.ts";
 import { errorOf } from "../support/errors.ts";
 import { eventually } from "../support/eventually.ts";
 import { assertBetween, rowsOfPorts, rowsOfProcesses, rowsOfPs, rowsOfSs } from "../support/other-readers.ts";
 import { freePort, writePackage } from "../support/packages.ts";
+
+const emptyDaemon = sharedDaemon();
 
 const run = promisify(execFile);
 const rootTest = isRoot ? test : test.skip;
@@ -95,7 +98,7 @@ test("the history is from oldest to newest, outlives the daemon, and streams go 
 });
 
 test("bad questions are refused by field", async (t) => {
-  await using daemon = await startDaemon();
+  const daemon = await emptyDaemon();
   const client = daemon.client(MonitorService, "rest");
   for (const bad of [{ limit: 0 }, { limit: 1_001 }, { step: 0 }]) {
     t.like(await errorOf(client.getMetricsHistory(bad)), { code: "InvalidArgument" });
@@ -106,7 +109,7 @@ test("bad questions are refused by field", async (t) => {
 });
 
 test("listening ports are those of ss, with their processes", async (t) => {
-  await using daemon = await startDaemon();
+  const daemon = await emptyDaemon();
   const server = createServer().listen(0, "127.0.0.1");
   const six = createServer().listen(0, "::1");
   const datagrams = createSocket("udp4").bind(0, "127.0.0.1");
@@ -142,7 +145,7 @@ test("listening ports are those of ss, with their processes", async (t) => {
 });
 
 test("a port that is closed is gone, and one that another process opens is that one's", async (t) => {
-  await using daemon = await startDaemon();
+  const daemon = await emptyDaemon();
   const client = daemon.client(MonitorService);
   const server = createServer().listen(0, "127.0.0.1");
   await once(server, "listening");
@@ -160,7 +163,7 @@ test("a port that is closed is gone, and one that another process opens is that 
 });
 
 test("processes are those of ps, and the busy one is busy", async (t) => {
-  await using daemon = await startDaemon();
+  const daemon = await emptyDaemon();
   const client = daemon.client(ProcessService);
   const busy = spawn(process.execPath, ["-e", "for(;;);"], { stdio: "ignore" });
   t.teardown(() => busy.kill("SIGKILL"));
@@ -191,7 +194,7 @@ test("processes are those of ps, and the busy one is busy", async (t) => {
 });
 
 test("an app's processes and port carry its id, its children too", async (t) => {
-  await using daemon = await startDaemon();
+  const daemon = await emptyDaemon();
   const apps = daemon.client(AppService);
   const port = await freePort();
   const dir = join(daemon.dir, "package");
@@ -212,7 +215,7 @@ test("an app's processes and port carry its id, its children too", async (t) => 
 });
 
 test("signals reach the process that is meant, and no other", async (t) => {
-  await using daemon = await startDaemon();
+  const daemon = await emptyDaemon();
   const client = daemon.client(ProcessService);
   const child = idler();
   t.teardown(() => child.kill("SIGKILL"));
@@ -285,7 +288,7 @@ test("what svc and the host stand on gets no signal", async (t) => {
 });
 
 rootTest(`a user sees what the kernel shows, own apps alone, and signals nobody${needsRoot}`, async (t) => {
-  await using daemon = await startDaemon();
+  const daemon = await emptyDaemon();
   await using user = await daemon.as(userUid);
   await using other = await daemon.as(otherUid);
   const port = await freePort();

@@ -7,10 +7,13 @@ import { join } from "node:path";
 import { promisify } from "node:util";
 import test from "ava";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
+import { sharedDaemon } from "../support/daemon-test.ts";
 import { isRoot, needsRoot, startDaemon } from "../support/daemon.ts";
 import { errorOf } from "../support/errors.ts";
 import { eventually } from "../support/eventually.ts";
 import { addVersion, freePort, writePackage, writeRepository } from "../support/packages.ts";
+
+const emptyDaemon = sharedDaemon();
 
 const run = promisify(execFile);
 const rootTest = isRoot ? test : test.skip;
@@ -26,7 +29,7 @@ async function publicDir(): Promise<{ dir: string } & AsyncDisposable> {
 }
 
 rootTest(`another user's app does not exist for a user${needsRoot}`, async (t) => {
-  await using daemon = await startDaemon();
+  const daemon = await emptyDaemon();
   await using owner = await daemon.as(nobody);
   await using other = await daemon.as(games);
   await using shared = await publicDir();
@@ -97,7 +100,7 @@ rootTest(
 );
 
 rootTest(`git configuration and hooks in a checkout never run as root (threat 50)${needsRoot}`, async (t) => {
-  await using daemon = await startDaemon();
+  const daemon = await emptyDaemon();
   await using owner = await daemon.as(nobody);
   await using shared = await publicDir();
   const port = await freePort();
@@ -139,7 +142,7 @@ rootTest(`git configuration and hooks in a checkout never run as root (threat 50
 });
 
 rootTest(`symlinks planted in an app's tree lead nowhere (threat 51)${needsRoot}`, async (t) => {
-  await using daemon = await startDaemon();
+  const daemon = await emptyDaemon();
   await using owner = await daemon.as(nobody);
   await using shared = await publicDir();
   const secretDir = join(daemon.dir, "secret");
@@ -178,7 +181,7 @@ rootTest(`symlinks planted in an app's tree lead nowhere (threat 51)${needsRoot}
 });
 
 rootTest(`a user does not install what only root may read (threat 52)${needsRoot}`, async (t) => {
-  await using daemon = await startDaemon();
+  const daemon = await emptyDaemon();
   await using owner = await daemon.as(nobody);
   const apps = owner.client(AppService);
   const dir = join(daemon.dir, "rootonly");
@@ -194,7 +197,7 @@ rootTest(`a user does not install what only root may read (threat 52)${needsRoot
 });
 
 rootTest(`sudo gives a new app to the invoking user, and nobody else can (D10)${needsRoot}`, async (t) => {
-  await using daemon = await startDaemon();
+  const daemon = await emptyDaemon();
   await using user = await daemon.as(nobody);
   await using shared = await publicDir();
   const dir = join(shared.dir, "package");

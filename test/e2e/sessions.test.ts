@@ -10,6 +10,7 @@ import { FileService } from "../../gen/svc/v1/file_pb.ts";
 import { SessionService } from "../../gen/svc/v1/session_pb.ts";
 import { TokenService } from "../../gen/svc/v1/token_pb.ts";
 import { runSvc } from "../cli/support/run-svc.ts";
+import { sharedDaemon } from "../support/daemon-test.ts";
 import {
   isRoot,
   needsRoot,
@@ -22,6 +23,8 @@ import {
 import { errorOf } from "../support/errors.ts";
 import { eventually } from "../support/eventually.ts";
 import { freePort, writePackage } from "../support/packages.ts";
+
+const emptyDaemon = sharedDaemon();
 
 const rootTest = isRoot ? test : test.skip;
 const annUid = 65534;
@@ -37,7 +40,7 @@ async function openSession(
 }
 
 rootTest(`a session sees and does what its user may, over every protocol${needsRoot}`, async (t) => {
-  await using daemon = await startDaemon();
+  const daemon = await emptyDaemon();
   await using ann = await daemon.as(annUid);
   await using ben = await daemon.as(benUid);
   const [ofAnn, ofRoot] = [join(daemon.dir, "ann"), join(daemon.dir, "root")];
@@ -88,7 +91,7 @@ test("of fifty who trade a code at once one gets a session, and nobody later", a
 });
 
 test("codes go to peers of the socket alone, and open nothing but a session", async (t) => {
-  await using daemon = await startDaemon();
+  const daemon = await emptyDaemon();
   const { token: access } = await daemon.client(TokenService).issueAccessToken({});
   const session = await openSession(daemon, daemon);
   for (const token of [daemon.token, access, session]) {
@@ -115,7 +118,7 @@ const ends: Readonly<Record<string, (daemon: TestDaemon, token: string) => Promi
 for (const [how, end] of Object.entries(ends)) {
   test(`a session that is ended ${how} takes its streams along`, async (t) => {
     t.timeout(60_000);
-    await using daemon = await startDaemon();
+    const daemon = await emptyDaemon();
     const token = await openSession(daemon, daemon);
     const events = daemon.tokenClient(EventService, "connect", token).streamEvents({ past: true });
     const ended = errorOf(

@@ -10,14 +10,17 @@ import { DaemonService } from "../../gen/svc/v1/daemon_pb.ts";
 import { SourceService } from "../../gen/svc/v1/source_pb.ts";
 import { runSvc } from "../cli/support/run-svc.ts";
 import type { SvcRun } from "../cli/support/run-svc.ts";
+import { sharedDaemon } from "../support/daemon-test.ts";
 import { startDaemon } from "../support/daemon.ts";
 import { errorOf } from "../support/errors.ts";
 import { eventually } from "../support/eventually.ts";
 import { main } from "../support/svc-main.ts";
 import { addVersion, freePort, writePackage, writeRepository } from "../support/packages.ts";
 
+const emptyDaemon = sharedDaemon();
+
 test("an app of which there is something newer is told of everywhere until it is upgraded", async (t) => {
-  await using daemon = await startDaemon();
+  const daemon = await emptyDaemon();
   const svc = (...args: string[]): Promise<SvcRun> => runSvc([...args, "--socket", daemon.socketPath]);
   const apps = daemon.client(AppService);
   const status = daemon.client(DaemonService);
@@ -65,7 +68,7 @@ test("an app of which there is something newer is told of everywhere until it is
 });
 
 test("a git repository without a manifest is cloned, gets one, and is installed", async (t) => {
-  await using daemon = await startDaemon();
+  const daemon = await emptyDaemon();
   const repository = join(daemon.dir, "plain.git");
   await writeRepository(repository, await freePort(), [{ files: { Procfile: "web: node server.mjs\n" } }]);
   const git = promisify(execFile);
@@ -123,7 +126,7 @@ test("a git repository without a manifest is cloned, gets one, and is installed"
 });
 
 test("svc ls shows the apps of a state, a runtime or an owner", async (t) => {
-  await using daemon = await startDaemon();
+  const daemon = await emptyDaemon();
   const svc = (...args: string[]): Promise<SvcRun> => runSvc([...args, "--socket", daemon.socketPath]);
   await writePackage(join(daemon.dir, "web"), await freePort());
   await daemon.client(AppService).installApp({ spec: join(daemon.dir, "web") });

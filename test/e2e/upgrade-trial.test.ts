@@ -3,13 +3,17 @@ import { mkdir, readFile, readdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import test from "ava";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
-import { protocols, startDaemon } from "../support/daemon.ts";
+import { sharedDaemon } from "../support/daemon-test.ts";
+import { protocols } from "../support/daemon.ts";
 import { errorOf } from "../support/errors.ts";
 import { addVersion, freePort, writeRepository } from "../support/packages.ts";
+
+const emptyDaemon = sharedDaemon();
 
 /** Changes what it finds in its data, says why it cannot go on, and ends. */
 const broken = `
 import { writeFileSync } from "node:fs";
+
 writeFileSync(process.env.SVC_DATA_DIR + "/notes", "eaten by the new version");
 console.error("the new version cannot read its notes");
 process.exit(7);
@@ -22,7 +26,7 @@ const healthCheck =
 
 for (const protocol of protocols) {
   test(`a version that ends at once is undone with its last lines, data included (${protocol})`, async (t) => {
-    await using daemon = await startDaemon();
+    const daemon = await emptyDaemon();
     const apps = daemon.client(AppService, protocol);
     const [repository, port] = [join(daemon.dir, "web.git"), await freePort()];
     const spec = await writeRepository(repository, port, [{ version: "1.0.0" }]);
@@ -49,7 +53,7 @@ for (const protocol of protocols) {
 }
 
 test("a version whose health check never passes is undone", async (t) => {
-  await using daemon = await startDaemon();
+  const daemon = await emptyDaemon();
   const apps = daemon.client(AppService);
   const [repository, port] = [join(daemon.dir, "web.git"), await freePort()];
   const spec = await writeRepository(repository, port, [{ version: "1.0.0", manifest: healthCheck }]);
@@ -70,7 +74,7 @@ test("a version whose health check never passes is undone", async (t) => {
 });
 
 test("an app that was never started is upgraded without a trial", async (t) => {
-  await using daemon = await startDaemon();
+  const daemon = await emptyDaemon();
   const apps = daemon.client(AppService);
   const [repository, port] = [join(daemon.dir, "web.git"), await freePort()];
   const spec = await writeRepository(repository, port, [{ version: "1.0.0" }]);
@@ -81,7 +85,7 @@ test("an app that was never started is upgraded without a trial", async (t) => {
 });
 
 test("an upgrade asks for the licenses that the new version adds, and for no others", async (t) => {
-  await using daemon = await startDaemon();
+  const daemon = await emptyDaemon();
   const apps = daemon.client(AppService);
   const [repository, port] = [join(daemon.dir, "web.git"), await freePort()];
   await mkdir(repository, { recursive: true });
@@ -107,7 +111,7 @@ test("an upgrade asks for the licenses that the new version adds, and for no oth
 
 test("a running app is stopped for its upgrade when that is asked for, and runs again whatever becomes of it", async (t) => {
   t.timeout(180_000);
-  await using daemon = await startDaemon();
+  const daemon = await emptyDaemon();
   const apps = daemon.client(AppService);
   const [repository, port] = [join(daemon.dir, "web.git"), await freePort()];
   const spec = await writeRepository(repository, port, [{ version: "1.0.0" }]);

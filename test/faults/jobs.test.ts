@@ -14,11 +14,14 @@ import { fileURLToPath } from "node:url";
 import { createClient, type Client } from "@connectrpc/connect";
 import test from "ava";
 import { ScheduleService } from "../../gen/svc/v1/schedule_pb.ts";
+import { bundledProgram } from "../support/bundled-program.ts";
 import { socketTransport } from "../support/daemon.ts";
 import { eventually } from "../support/eventually.ts";
 import { fixtureEnvironment } from "../support/fixture-environment.ts";
 
-const fixture = fileURLToPath(new URL("../scheduler/support/clock-daemon.ts", import.meta.url));
+const fixture = await bundledProgram(
+  fileURLToPath(new URL("../scheduler/support/clock-daemon.ts", import.meta.url)),
+);
 const minuteMs = 60_000;
 /** So many daemons start within one minute; with SVC_LONG=1 more. */
 const starts = process.env["SVC_LONG"] === undefined ? 20 : 100;

@@ -14,6 +14,7 @@ import test from "ava";
 import type { Acknowledged } from "../scheduler/support/writer.ts";
 import { runningRuns, openWorld } from "../scheduler/support/world.ts";
 import { temporaryDir } from "../store/support/temporary-store.ts";
+import { bundledProgram } from "../support/bundled-program.ts";
 import { eventually } from "../support/eventually.ts";
 import { fixtureEnvironment } from "../support/fixture-environment.ts";
 
@@ -22,7 +23,9 @@ const isLong = process.env["SVC_LONG"] !== undefined;
 const enough = { job: 200, managed: 40, closed: 200 };
 const longer = isLong ? 20 : 1;
 const kills = isLong ? 200 : 20;
-const fixture = fileURLToPath(new URL("../scheduler/support/writer.ts", import.meta.url));
+const fixture = await bundledProgram(
+  fileURLToPath(new URL("../scheduler/support/writer.ts", import.meta.url)),
+);
 
 interface Writer {
   readonly facts: Acknowledged[];

@@ -4,19 +4,22 @@ import { readdir, rm } from "node:fs/promises";
 import { join } from "node:path";
 import test from "ava";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
+import { BackupService } from "../../gen/svc/v1/backup_pb.ts";
 import { ScheduleService } from "../../gen/svc/v1/schedule_pb.ts";
 import { startDaemon, type DaemonOptions, type TestDaemon } from "./daemon.ts";
 import { eventually } from "./eventually.ts";
 
 /**
  * One daemon for all tests of a file, for its top level: `const emptyDaemon = sharedDaemon()`. It starts before the first test
- * and goes after the last. A test gets it by calling what this returns, without the apps and jobs of the one before, and without
- * what that one has put into its directory. For whoever ends a daemon, or looks at what else stays in it, there is `startDaemon`.
+ * and goes after the last. A test gets it by calling what this returns, without the apps, jobs and archives of the one before, and
+ * without what that one has put into its directory. For whoever ends a daemon, or looks at what else stays in it, there is
+ * `startDaemon`.
+ * @param options asked for when it starts, as what it uses may not be there before
  */
-export function sharedDaemon(options: DaemonOptions = {}): () => Promise<TestDaemon> {
+export function sharedDaemon(options: DaemonOptions | (() => DaemonOptions) = {}): () => Promise<TestDaemon> {
   const shared: { daemon?: TestDaemon; own: readonly string[] } = { own: [] };
   test.before(async () => {
-    shared.daemon = await startDaemon(options);
+    shared.daemon = await startDaemon(typeof options === "function" ? options() : options);
     shared.own = await readdir(shared.daemon.dir);
   });
   test.after.always(() => shared.daemon?.[Symbol.asyncDispose]());
@@ -36,8 +39,18 @@ export function sharedDaemon(options: DaemonOptions = {}): () => Promise<TestDae
         [],
       );
     }, 40_000);
+    await removeArchives(daemon);
     for (const name of await readdir(daemon.dir))
       if (!own.includes(name)) await rm(join(daemon.dir, name), { recursive: true, maxRetries: 3 });
     return daemon;
   };
+}
+
+async function removeArchives(daemon: TestDaemon): Promise<void> {
+  const backups = daemon.client(BackupService);
+  for (const { name } of (await backups.listBackupStorages({})).storages) {
+    if (name !== "local") await backups.removeBackupStorage({ name });
+  }
+  for (const { appId, storage, name } of (await backups.listBackups({})).backups)
+    await backups.deleteBackup({ appId, storage, name });
 }

@@ -1,14 +1,26 @@
 import { setTimeout as wait } from "node:timers/promises";
 
-/** Tries until `attempt` does not throw, and fails with its last error when it still does at the deadline. */
-export async function eventually<T>(attempt: () => Promise<T> | T, timeoutMs = 10_000): Promise<T> {
-  const deadline = performance.now() + timeoutMs;
+const leastPauseMs = 10;
+/** Of the time that it has taken so far: what comes late may be seen a little later, and leaves others the processor until then. */
+const pausePart = 0.1;
+
+/**
+ * Tries until `attempt` does not throw, and fails with its last error when it still does at the deadline.
+ * @param mostPauseMs between two tries: less for what is over soon
+ */
+export async function eventually<T>(
+  attempt: () => Promise<T> | T,
+  timeoutMs = 10_000,
+  mostPauseMs = 250,
+): Promise<T> {
+  const begunMs = performance.now();
   for (;;) {
     try {
       return await attempt();
     } catch (error) {
-      if (performance.now() > deadline) throw error;
-      await wait(50);
+      const passedMs = performance.now() - begunMs;
+      if (passedMs > timeoutMs) throw error;
+      await wait(Math.min(Math.max(passedMs * pausePart, leastPauseMs), mostPauseMs));
     }
   }
 }

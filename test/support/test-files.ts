@@ -14,45 +14,114 @@ const slowFiles = [
   "test/audit/audit-trail.test.ts",
   "test/backups/age.test.ts",
   "test/cli/hostile-daemon.test.ts",
+  "test/cli/output.test.ts",
+  "test/cli/package.test.ts",
+  "test/cli/routing.test.ts",
+  "test/cli/terminal.test.ts",
   "test/codegen/generation.test.ts",
   "test/docker/watched-engine.test.ts",
+  "test/host/host-metrics.test.ts",
   "test/identity/archive-property.test.ts",
   "test/identity/copy-tree.test.ts",
+  "test/identity/helper-life.test.ts",
+  "test/identity/hostile-archives.test.ts",
   "test/identity/hostile-trees.test.ts",
+  "test/identity/privileges.test.ts",
+  "test/identity/run-command.test.ts",
   "test/packages/git-limits.test.ts",
   "test/packages/git-packages.test.ts",
+  "test/rest/refusals.test.ts",
+  "test/rpc/call-limits.test.ts",
+  "test/rpc/message-structure.test.ts",
+  "test/rpc/pipeline.test.ts",
+  "test/runtimes/app-terminal.test.ts",
+  "test/runtimes/build-context.test.ts",
   "test/runtimes/outliving.test.ts",
   "test/runtimes/process-runtime.test.ts",
+  "test/scheduler/clock/due-jobs.test.ts",
+  "test/scheduler/clock/evaluator-year.test.ts",
+  "test/scheduler/jobs/job-registry.test.ts",
+  "test/scheduler/jobs/kept-views.test.ts",
+  "test/scheduler/runs/run-log.test.ts",
+  "test/scheduler/runs/runner.test.ts",
   "test/scheduler/trigger/oracle.test.ts",
+  "test/scheduler/trigger/whole-year.test.ts",
   "test/store/corruption.test.ts",
+  "test/store/migrations.test.ts",
   "test/store/processes.test.ts",
+  "test/store/writes.test.ts",
   "test/support/docker.test.ts",
+  "test/tokens/rotation-crash.test.ts",
+  "test/tokens/token-states.test.ts",
+  "test/transport/first-frames.test.ts",
+  "test/transport/forged.test.ts",
+  "test/transport/full-bodies.test.ts",
+  "test/transport/gone-consoles.test.ts",
+  "test/transport/limits.test.ts",
+  "test/transport/slow-handlers.test.ts",
+  "test/transport/slow-peers.test.ts",
+  "test/transport/unread-body.test.ts",
+  "test/transport/unreadable.test.ts",
+  "test/web/manage.test.ts",
 ];
 
 /** What takes longer is not quick, milliseconds. */
 const quickMs = 3_000;
 
-/** So many quick ones share an AVA, whose own start takes as long as they do. */
+/** So many quick ones share an AVA, whose own start takes as long as they do; and so many of the others that are not long. */
 const batchFiles = 12;
+const slowBatchFiles = 4;
+
+/** What takes longer has an AVA of its own, and begins first, so that the last of them keeps nobody waiting; milliseconds. */
+const longMs = 15_000;
+/** Those that do, so that a fresh checkout knows it, too. */
+const longFiles = [
+  "test/attack/attack.test.ts",
+  "test/build/debian-package.test.ts",
+  "test/build/packages.test.ts",
+  "test/e2e/compose-data.test.ts",
+  "test/e2e/compose-database.test.ts",
+  "test/e2e/swarm.test.ts",
+  "test/e2e/volume-backups.test.ts",
+  "test/faults/engine-table.test.ts",
+  "test/faults/jobs.test.ts",
+  "test/faults/kill-daemon.test.ts",
+  "test/faults/life.test.ts",
+  "test/faults/reboot.test.ts",
+  "test/files/kills.test.ts",
+  "test/runtimes/compose-runtime.test.ts",
+];
 
 /**
- * The files to run, those together that one AVA runs: those first that took longest the last time or that are known to be slow,
- * each alone, so that the last of them keeps nobody waiting; then the quick ones, which are all where it shall be quick.
+ * The files to run, those together that one AVA runs: first the long ones, each alone, the longest before the others; then those
+ * that start daemons and engines, a few at a time; then the quick ones, which are all where it shall be quick.
  */
 export async function chooseTestFiles(isQuick: boolean): Promise<string[][]> {
   const found = (await Array.fromAsync(glob("test/**/*.test.ts", { cwd: root }))).sort();
   const times = await readTestTimes();
-  const timeOf = (file: string): number => times[file] ?? 0;
+  const timeOf = (file: string): number => times[file] ?? (longFiles.includes(file) ? longMs + 1 : 0);
   const isSlow = async (file: string): Promise<boolean> =>
     slowFiles.includes(file) ||
     slowFolders.includes(file.split("/")[1] ?? "") ||
     slowImports.test(await readFile(join(root, file), "utf8"));
   const slow = await Promise.all(found.map(isSlow));
   const quick = found.filter((file, at) => slow[at] !== true && timeOf(file) <= quickMs);
-  const batches = Array.from({ length: Math.ceil(quick.length / batchFiles) }, (_, at) =>
-    quick.slice(at * batchFiles, (at + 1) * batchFiles),
-  );
+  const batches = batchesOf(quick, batchFiles);
   if (isQuick) return batches;
   const others = found.filter((file) => !quick.includes(file));
-  return [...others.toSorted((one, other) => timeOf(other) - timeOf(one)).map((file) => [file]), ...batches];
+  const long = others.filter((file) => timeOf(file) > longMs);
+  return [
+    ...long.toSorted((one, other) => timeOf(other) - timeOf(one)).map((file) => [file]),
+    ...batchesOf(
+      others.filter((file) => !long.includes(file)),
+      slowBatchFiles,
+    ),
+    ...batches,
+  ];
+}
+
+function batchesOf(files: readonly string[], size: number): string[][] {
+  return Array.from({ length: Math.ceil(files.length / size) }, (_, at) =>
+    files.slice(at * size, (at + 1) * size),
+  );
 }
