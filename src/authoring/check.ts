@@ -149,12 +149,12 @@ async function composeProblems(
   }
   const reading = readComposeFile(text);
   if ("problems" in reading) return reading.problems.map((problem) => ({ file, ...problem }));
-  const problems = await said(file, text, () =>
-    checkComposeSources(files, dirname(files.root), basename(files.root), file, (source, bounds) => {
+  const problems = await said(file, text, async () => {
+    await checkComposeSources(files, dirname(files.root), basename(files.root), file, (source, bounds) => {
       const result = readYaml(source, bounds);
       return Promise.resolve("problems" in result ? result : { value: result.document.value });
-    }),
-  );
+    });
+  });
   for (const { permission, sentence, line } of reading.file.asks) {
     if (isGranted(manifest.permissions, permission)) continue;
     problems.push({

@@ -1,11 +1,17 @@
-/** A compose project, from the checkout to what is run: when the engine is asked whether it is there. */
+/** A compose project, from the checkout to what is run: when the engine is asked whether it is there, and compose what it says. */
+import { mkdir, rm, writeFile } from "node:fs/promises";
+import { join } from "node:path";
 import test from "ava";
 import { SvcError } from "../../src/errors.ts";
 import type { RunCommandOptions } from "../../src/identity/identity.ts";
 import type { Runtime } from "../../src/packages/manifest.ts";
+import { YamlThread } from "../../src/packages/yaml-thread.ts";
 import { ComposeProjects, type ComposeProjectsOptions } from "../../src/runtimes/compose/compose-project.ts";
 import type { RunnableApp } from "../../src/runtimes/runtime.ts";
+import { isRoot, needsRoot } from "../support/daemon.ts";
 import { policyDirectory, type PolicyDirectory } from "./support/policy-app.ts";
+
+const rootTest = isRoot ? test : test.skip;
 
 function projectIn(place: PolicyDirectory): RunnableApp {
   const app = place.app(0);
@@ -56,3 +62,63 @@ for (const isHung of [true, false]) {
     });
   });
 }
+
+rootTest(
+  `compose is asked again whenever it may say something else, and only then${needsRoot}`,
+  async (t) => {
+    await using place = await policyDirectory();
+    using yaml = new YamlThread();
+    let asked = 0;
+    const projects = new ComposeProjects({
+      identities: { as: () => place.identity() },
+      events: { verify: () => Promise.resolve() },
+      command: {
+        run: () => {
+          const stdout = `services: { web: { image: "svc/web:${++asked}", network_mode: none } }`;
+          return Promise.resolve({ exitCode: 0, stdout, stderr: "" });
+        },
+        isClassic: () => Promise.resolve(false),
+      },
+      ...{ yaml, images: { builtTag: () => "" }, engine: { socket: "/srv/docker.sock" } },
+      ...{ unprivilegedPortStart: 1024, usersAddress: "127.0.0.1", usersPidsLimit: 100 },
+      composeDir: join(place.dir, "../compose"),
+    } as unknown as ComposeProjectsOptions);
+    const app = projectIn(place);
+    const properties = { word: { type: "string", default: "old", env: "WORD" } };
+    let running = { ...app, manifest: { ...app.manifest, settings: { properties, required: [] } } };
+    const imageNow = async (): Promise<unknown> => {
+      const { document } = await projects.resolve(running as typeof app);
+      return (document["services"] as Record<string, { image: string }>)["web"]?.image;
+    };
+    const write = (name: string, text: string): Promise<void> =>
+      writeFile(join(place.dir, "repo", name), text);
+    const file = (more: string): string => `services: { web: { image: a, env_file: [own.env]${more} } }\n`;
+    await mkdir(join(place.dir, "repo/part"));
+    await write("part/more.yaml", "services: {}\n");
+    await write("compose.yaml", file(""));
+
+    let last = await imageNow();
+    const changes: readonly (readonly [what: string, change: () => unknown])[] = [
+      ["the compose file", () => write("compose.yaml", `include: [part/more.yaml]\n${file("")}`)],
+      ["what it includes", () => write("part/more.yaml", "services: { b: { image: b } }\n")],
+      ["an environment that comes", () => write("own.env", "A=1\n")],
+      ["an environment that changes", () => write("own.env", "A=2\n")],
+      ["the project's environment", () => write(".env", "TAG=1\n")],
+      ["that of what is included", () => write("part/.env", "TAG=1\n")],
+      ["one that goes", () => rm(join(place.dir, "repo/.env"))],
+      ["a setting", () => (running = { ...running, settings: { word: "new" } })],
+    ];
+    for (const [what, change] of changes) {
+      t.is(await imageNow(), last, `before ${what}`);
+      await change();
+      const image = await imageNow();
+      t.not(image, last, what);
+      last = image;
+    }
+    t.is(await imageNow(), last);
+    await write("app.conf", "nothing of compose's");
+    t.is(await imageNow(), last);
+    await projects.forget(app.id);
+    t.not(await imageNow(), last, "of an app that was removed nothing is kept");
+  },
+);

@@ -1,4 +1,5 @@
 /** An app's compose file, from the checkout to what is run. */
+import { createHash } from "node:crypto";
 import { mkdir, readFile, rename, rm, writeFile } from "node:fs/promises";
 import { join, posix, relative } from "node:path";
 import { appLabels, composeProjectOf } from "../../docker/attribution.ts";
@@ -71,10 +72,14 @@ interface Plan {
 const configTimeoutMs = 60_000;
 const upTimeoutMs = 300_000;
 const maxConfigBytes = 4 * 1024 * 1024;
+/** Most projects are far smaller: characters. */
+const maxKeptConfig = 64 * 1024;
 const keptLines = 20;
 
 export class ComposeProjects {
   readonly #options: ComposeProjectsOptions;
+  /** What compose made of each app's checkout last, and of what. */
+  readonly #configs = new Map<string, { readonly key: string; readonly text: string }>();
 
   constructor(options: ComposeProjectsOptions) {
     this.#options = options;
@@ -143,8 +148,8 @@ export class ComposeProjects {
     }
     const identity = await identities.as(app.uid);
     const readYaml: YamlReader = (text, bounds) => this.#options.yaml.read(text, bounds, app.ownerUid);
-    await checkComposeSources(identity, app.directory, appTree.repo, file, readYaml);
-    const resolved = await readResolved(await this.#config(app, section, ended), file, readYaml);
+    const sources = await checkComposeSources(identity, app.directory, appTree.repo, file, readYaml);
+    const resolved = await readResolved(await this.#config(app, section, sources, ended), file, readYaml);
     const project = runnableProject(resolved, {
       file,
       isClassic: await this.#options.command.isClassic(),
@@ -212,26 +217,40 @@ export class ComposeProjects {
     await requireAllowed(app, claims, { identity, engineSockets: [engine.socket], unprivilegedPortStart });
   }
 
-  /** What compose makes of the checkout; it needs no engine for that. */
-  async #config(app: RunnableApp, section: ComposeSection, signal: AbortSignal): Promise<string> {
+  /**
+   * What compose makes of the checkout; it needs no engine for that. Asked again only when something of it is another, as it takes
+   * longer than all the rest of a start.
+   * @param sources digest of the checkout's part
+   */
+  async #config(
+    app: RunnableApp,
+    section: ComposeSection,
+    sources: string,
+    signal: AbortSignal,
+  ): Promise<string> {
     const { identities, command } = this.#options;
     const path = join(app.directory, appTree.repo, section.file);
-    const { exitCode, stdout, stderr } = await command.run(
-      await identities.as(app.uid),
-      [...this.#projectArgs(app, path), ...section.profiles.flatMap((name) => ["--profile", name]), "config"],
-      {
-        cwd: join(app.directory, appTree.repo),
-        env: {
-          ...mapValues(section.env, appExpander(app)),
-          ...resolveSettings(app.manifest, app.settings).env,
-          ...appEnvironment(app),
-        },
-        timeoutMs: configTimeoutMs,
-        maxOutputBytes: maxConfigBytes,
-        signal,
-      },
-    );
+    const args = [
+      ...this.#projectArgs(app, path),
+      ...section.profiles.flatMap((name) => ["--profile", name]),
+      "config",
+    ];
+    const env = {
+      ...mapValues(section.env, appExpander(app)),
+      ...resolveSettings(app.manifest, app.settings).env,
+      ...appEnvironment(app),
+    };
+    const key = createHash("sha256")
+      .update(JSON.stringify([sources, app.uid, args, env]))
+      .digest("hex");
+    const known = this.#configs.get(app.id);
+    if (known?.key === key) return known.text;
+    const { exitCode, stdout, stderr } = await command.run(await identities.as(app.uid), args, {
+      ...{ cwd: join(app.directory, appTree.repo), env },
+      ...{ timeoutMs: configTimeoutMs, maxOutputBytes: maxConfigBytes, signal },
+    });
     if (exitCode !== 0) throw invalid(section.file, lastLines(stderr).join(" ") || "compose refuses it");
+    if (stdout.length <= maxKeptConfig) this.#configs.set(app.id, { key, text: stdout });
     return stdout;
   }
 
@@ -296,6 +315,7 @@ export class ComposeProjects {
   }
 
   async forget(id: string): Promise<void> {
+    this.#configs.delete(id);
     await rm(posix.dirname(this.#path(id)), { recursive: true, force: true });
   }
 

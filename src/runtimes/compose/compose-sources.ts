@@ -2,6 +2,7 @@
  * What a compose file reads beside itself, looked at before any program does: nothing from the network, nothing outside of
  * the checkout (threats 33, 34).
  */
+import { createHash, randomUUID } from "node:crypto";
 import { posix } from "node:path";
 import { SvcError } from "../../errors.ts";
 import type { Identity } from "../../identity/identity.ts";
@@ -20,7 +21,8 @@ type Reader = Pick<Identity, "readFile" | "stat">;
 export type YamlReader = (text: string, bounds: YamlBounds) => Promise<YamlReading>;
 
 /**
- * Reads the file and all that it takes in, with the owner's identity.
+ * Reads the file and all that it takes in, with the owner's identity. Resolves with a digest of all that compose makes its project
+ * of: as long as that is the same, so is the project.
  * @param root the app's directory
  * @param checkout relative to `root`
  * @param file relative to the checkout
@@ -33,7 +35,11 @@ export async function checkComposeSources(
   checkout: string,
   file: string,
   readYaml: YamlReader,
-): Promise<void> {
+): Promise<string> {
+  const digest = createHash("sha256");
+  const add = (...parts: readonly (string | Buffer)[]): void => {
+    for (const part of parts) digest.update(`${Buffer.byteLength(part)}:`).update(part);
+  };
   const seen = new Set<string>();
   const waiting = [posix.join(checkout, file)];
   for (let next = waiting.pop(); next !== undefined; next = waiting.pop()) {
@@ -41,7 +47,8 @@ export async function checkComposeSources(
     seen.add(next);
     if (seen.size > maxFiles) throw invalid(file, `it takes in more than ${maxFiles} files`);
     const name = posix.relative(checkout, next);
-    const document = await readDocument(identity, root, next, name, readYaml);
+    const { bytes, document } = await readDocument(identity, root, next, name, readYaml);
+    add(name, bytes);
     // Read by compose where it is there, and may lead out as well.
     const references = [...referencesOf(document), { kind: "env_file", text: ".env" } as const];
     for (const { text, kind } of references) {
@@ -51,9 +58,17 @@ export async function checkComposeSources(
       if (type !== undefined && type !== "file" && type !== "directory") {
         throw invalid(name, `${kind} "${text}" is, or lies behind, a link: put the file itself there`);
       }
+      add(kind, path, type ?? "");
       if (kind === "include" || kind === "extends") waiting.push(path);
+      if (type === "file" && (kind === "env_file" || kind === "label_file")) {
+        // Whether compose can read it is compose's to say; until then no two are alike.
+        add(await readText(identity, root, path, name).catch(() => randomUUID()));
+      }
+      // It may have an environment file of its own.
+      if (kind === "directory") add(randomUUID());
     }
   }
+  return digest.digest("hex");
 }
 
 async function readDocument(
@@ -62,17 +77,20 @@ async function readDocument(
   path: string,
   name: string,
   readYaml: YamlReader,
-): Promise<JsonValue> {
-  let bytes: Buffer;
+): Promise<{ bytes: Buffer; document: JsonValue }> {
+  const bytes = await readText(identity, root, path, name);
+  const result = await readYaml(bytes.toString(), bounds);
+  if ("value" in result) return { bytes, document: result.value };
+  throw invalid(name, result.problems.map(({ line, message }) => `line ${line}: ${message}`).join("; "));
+}
+
+async function readText(identity: Reader, root: string, path: string, name: string): Promise<Buffer> {
   try {
-    bytes = await identity.readFile(root, path, { maxBytes: bounds.maxBytes });
+    return await identity.readFile(root, path, { maxBytes: bounds.maxBytes });
   } catch (error) {
     if (!(error instanceof SvcError) || error.code === "unavailable") throw error;
     throw invalid(name, `it cannot be read: ${error.message}`);
   }
-  const result = await readYaml(bytes.toString(), bounds);
-  if ("value" in result) return result.value;
-  throw invalid(name, result.problems.map(({ line, message }) => `line ${line}: ${message}`).join("; "));
 }
 
 type ReferenceKind =
