@@ -60,8 +60,9 @@ function bareCalls({ socket }: ChildServer, rounds: number): () => Promise<void>
 
 /** The pipeline alone, and the platform's own side of it. */
 async function measureSimulated(dir: string, bare: ChildServer): Promise<Result> {
-  await using nodes = await ChildServer.start("../fleet/simulated-nodes.ts", dir, String(simulated));
-  using links = linksTo(Array.from({ length: simulated }, (_, at) => ({ socket: join(dir, `${at}.sock`) })));
+  const path = join(dir, "node");
+  await using nodes = await ChildServer.start("../fleet/simulated-nodes.ts", path, String(simulated));
+  using links = linksTo(Array.from({ length: simulated }, (_, at) => ({ socket: `${path}.${at}` })));
   const ended = new AbortController();
   for (const link of links.all) await link.follow(ended.signal);
   const before = process.cpuUsage();

@@ -1,16 +1,15 @@
 /**
- * `node simulated-nodes.ts DIR COUNT`: so many nodes in one process, each the real front door and pipeline at a socket of its own,
- * `DIR/0.sock` and so on, over services that remember what was pushed and tell of nothing else. Prints a line when all listen.
+ * `node simulated-nodes.ts PATH COUNT`: so many nodes in one process, each the real front door and pipeline at a socket of its own,
+ * `PATH.0` and so on, over services that remember what was pushed and tell of nothing else. Prints a line when all listen.
  */
 import { once } from "node:events";
-import { join } from "node:path";
 import { createPipeline } from "../../src/rpc/pipeline.ts";
 import { createListeners, type Listeners } from "../../src/transport/listeners.ts";
 import type { Schedule } from "../../gen/svc/v1/schedule_pb.ts";
 import { fakeServices } from "../../test/transport/support/fake-services.ts";
 
-const [, , dir, count] = process.argv;
-if (dir === undefined) throw new Error("usage: simulated-nodes.ts DIR COUNT");
+const [, , path, count] = process.argv;
+if (path === undefined) throw new Error("usage: simulated-nodes.ts PATH COUNT");
 const log = { info: () => undefined, warn: console.error, error: console.error };
 
 function createNode(name: string): Listeners {
@@ -42,7 +41,7 @@ function createNode(name: string): Listeners {
   return createListeners({
     ...{ pipeline, log, tokens: { authenticate: () => null }, mode: "system" },
     selfUid: process.getuid?.() ?? 0,
-    socketPath: join(dir ?? "", `${name}.sock`),
+    socketPath: `${path}.${name}`,
   });
 }
 
