@@ -5,13 +5,10 @@
 import { realpath } from "node:fs/promises";
 import { dirname, join, matchesGlob, relative } from "node:path";
 import type { Identity } from "../identity/identity.ts";
-import { appTree } from "../runtimes/app-tree.ts";
+import { checkoutOf } from "../runtimes/app-tree.ts";
 import type { RunnableApp } from "../runtimes/runtime.ts";
 
-const modules = join(appTree.repo, "node_modules");
-const lock = join(appTree.repo, "yarn.lock");
-
-type Fenced = Pick<RunnableApp, "directory">;
+type Fenced = Pick<RunnableApp, "directory" | "checkout">;
 
 /** What a step runs with. */
 export interface Fence {
@@ -26,13 +23,14 @@ export interface Fence {
  * command line keeps it from that; it is made to refuse. So is the first yarn where the checkout has no workspaces, which keep
  * it there. pnpm gets the checkout for its root, later yarns by {@link fenced}.
  */
-export async function raiseFence(identity: Identity, { directory }: Fenced): Promise<Fence> {
+export async function raiseFence(identity: Identity, app: Fenced): Promise<Fence> {
+  const { directory } = app;
   const env = {
     GIT_CEILING_DIRECTORIES: directory,
-    npm_config_prefix: join(directory, appTree.repo, ".npm-global"),
+    npm_config_prefix: join(directory, checkoutOf(app), ".npm-global"),
   };
   // npm goes by real paths.
-  const repo = join(await realpath(directory), appTree.repo);
+  const repo = join(await realpath(directory), checkoutOf(app));
   const project = await projectAbove(identity, repo);
   if (project === undefined) return { env };
   const isRoot = (await workspacesOf(identity, repo)).length > 0;
@@ -81,13 +79,16 @@ export function isRefusal(lines: readonly string[]): boolean {
 /** Runs a step in a checkout that package managers take for a project's root; nothing of that stays. */
 export async function fenced<T>(
   identity: Identity,
-  { directory }: Fenced,
+  app: Fenced,
   { refusal }: Fence,
   step: () => Promise<T>,
 ): Promise<T> {
+  const { directory } = app;
+  const checkout = checkoutOf(app);
+  const [modules, lock] = [join(checkout, "node_modules"), join(checkout, "yarn.lock")];
   const has = async (path: string): Promise<boolean> => (await identity.stat(directory, path)) !== undefined;
   const needsLock = refusal !== undefined && !(await has(lock));
-  const needsModules = !(await has(modules)) && !(await has(join(appTree.repo, "package.json")));
+  const needsModules = !(await has(modules)) && !(await has(join(checkout, "package.json")));
   if (needsLock) await identity.writeFile(directory, lock, "");
   if (needsModules) await identity.makeDirs(directory, [modules]);
   try {

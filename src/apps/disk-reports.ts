@@ -117,14 +117,16 @@ export class DiskReports {
     const { paths } = this.#options;
     const { volumes } = app.manifest;
     const volumePaths = volumes.map((volume) => join(appTree.volumes, volume.path));
-    const own = [appTree.repo, appTree.previousRepo, appTree.data, appTree.previousData, appTree.logs];
+    const { repo: current, previousRepo: previous, nextRepo: next } = appTree;
+    const own = [current, previous, next, appTree.data, appTree.previousData, appTree.logs];
     const [tree, run] = await Promise.all([
       identity.measure(paths.appDir(app.id), [...own, ...volumePaths], { signal }),
       identity.measure(paths.appRunDir(app.id), ["."], { signal }),
     ]);
-    const [repo = 0, previousRepo = 0, data = 0, previousData = 0, logs = 0, ...volumeSizes] = tree.sizes;
+    const [repo = 0, oldRepo = 0, newRepo = 0, data = 0, previousData = 0, logs = 0, ...volumeSizes] =
+      tree.sizes;
     return {
-      repositoryBytes: repo + previousRepo,
+      repositoryBytes: repo + oldRepo + newRepo,
       dataBytes: data + previousData + logs + (run.sizes[0] ?? 0),
       volumes: volumes.map(({ name }, at) => ({ name, sizeBytes: volumeSizes[at] ?? 0 })),
       problem:

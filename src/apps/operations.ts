@@ -31,10 +31,12 @@ export interface OperationDetail {
   volumes?: string[];
   /** Those of them of which is kept what they were. */
   kept?: string[];
-  /** Whether the app ran when the restore began. */
+  /** Whether the app ran when the restore or the upgrade began. */
   restart?: boolean;
   /** Whether an upgrade replaces what runs bit by bit. */
   rolls?: boolean;
+  /** The next version is called as the one before: what is built for it takes the same names. */
+  sameName?: boolean;
   /** What a backup has frozen of the app, in its runtime's words. */
   frozen?: string[];
 }

@@ -1,5 +1,5 @@
 /** Laying a version of a package out in an app's directory and building it there, all with the identity of the app. */
-import { dirname, join } from "node:path";
+import { basename, dirname, join } from "node:path";
 import { SvcError } from "../errors.ts";
 import type { Identity } from "../identity/identity.ts";
 import type { Identities } from "../identity/identities.ts";
@@ -7,7 +7,7 @@ import type { ResolvedPackage } from "../packages/resolved-package.ts";
 import type { Command } from "../packages/manifest.ts";
 import type { RunnableApp } from "../runtimes/runtime.ts";
 import { prepareStep } from "../runtimes/app-environment.ts";
-import { appTree } from "../runtimes/app-tree.ts";
+import { appTree, checkoutOf } from "../runtimes/app-tree.ts";
 import { fenced, isRefusal, raiseFence } from "./build-fence.ts";
 import type { OnProgress, WorkOptions } from "./progress.ts";
 
@@ -21,8 +21,19 @@ export interface StepTools {
   buildEnv: Readonly<Record<string, string>>;
 }
 
-/** Exports the package into `repo/`, makes the directories that its manifest names, and runs its build steps. */
+/** Exports the package into the app's checkout, makes the directories that its manifest names, and runs its build steps. */
 export async function layOutRelease(
+  tools: StepTools,
+  app: RunnableApp,
+  resolved: ResolvedPackage,
+  work: WorkOptions,
+): Promise<void> {
+  await exportRelease(tools, app, resolved, work);
+  await build(tools, app, work);
+}
+
+/** {@link layOutRelease} without the building. */
+async function exportRelease(
   tools: StepTools,
   app: RunnableApp,
   resolved: ResolvedPackage,
@@ -30,13 +41,59 @@ export async function layOutRelease(
 ): Promise<void> {
   onProgress({ step: "export", message: `Laying out ${resolved.manifest.name} ${resolved.version}` });
   const tree = await tools.identities.tree(app.directory, app.uid);
-  await tree.makeDirs([appTree.repo]);
-  await resolved.exportTo(app.uid, app.directory, appTree.repo, { ...(signal && { signal }) });
+  const checkout = checkoutOf(app);
+  await tree.makeDirs([checkout]);
+  await resolved.exportTo(app.uid, app.directory, checkout, { ...(signal && { signal }) });
   // It came with the mode that the package's directory has.
-  await tree.close(appTree.repo);
+  await tree.close(checkout);
   const volumes = app.manifest.volumes.map((volume) => join(appTree.volumes, volume.path));
   await tree.makeDirs([appTree.data, appTree.logs, appTree.volumes, ...volumes]);
-  await build(tools, app, { ...(signal && { signal }), onProgress });
+}
+
+/**
+ * Lays a version out beside the one that the app is, and builds it there where it can be moved afterwards.
+ * @returns whether it is built; otherwise {@link buildInPlace} does, once it is in its place
+ */
+export async function layOutBeside(
+  tools: StepTools,
+  next: RunnableApp,
+  resolved: ResolvedPackage,
+  work: WorkOptions,
+): Promise<boolean> {
+  await exportRelease(tools, next, resolved, work);
+  if (next.manifest.clone === "rebuild" || buildSteps(next).some(namesPlaces)) return false;
+  await build(tools, next, work);
+  return next.manifest.clone === "copy" || moveEnvironments(tools, next, work);
+}
+
+/** Whether a step is told where something of the app is: it may write there, or into what it makes. */
+function namesPlaces(step: Command): boolean {
+  return /\$\{(?:repo|data|volumes\.)|SVC_(?:APP|DATA)_DIR/.test(JSON.stringify(step));
+}
+
+/**
+ * Has the virtual environments of Python in a checkout name the place that it is moved to: their scripts hold their path.
+ * @returns whether all of them could be changed
+ */
+async function moveEnvironments(tools: StepTools, app: RunnableApp, work: WorkOptions): Promise<boolean> {
+  const identity = await tools.identities.as(app.uid);
+  // By its end: the store may be called otherwise, too.
+  const place = `/${basename(app.directory)}`;
+  const [from, to] = [`${place}/${checkoutOf(app)}`, `${place}/${appTree.repo}`];
+  const grep = ["grep", "-rlIZF", "-e", from, "."];
+  const sed = ["sed", "-i", "-e", `s|${escaped(from, /[\\.*[\]^$|]/g)}|${escaped(to, /[\\&|]/g)}|g`, "--"];
+  for (const path of await virtualEnvironments(identity, app, work)) {
+    const options = { cwd: join(app.directory, path), ...(work.signal && { signal: work.signal }) };
+    const { stdout } = await identity.runCommand(grep, options);
+    const files = stdout.split("\0").filter((file) => file !== "");
+    if (files.length === 0) continue;
+    if ((await identity.runCommand([...sed, ...files], options)).exitCode !== 0) return false;
+  }
+  return true;
+}
+
+function escaped(text: string, special: RegExp): string {
+  return text.replaceAll(special, (character) => `\\${character}`);
 }
 
 function buildSteps({ manifest: { runtime } }: RunnableApp): readonly Command[] {
@@ -55,23 +112,31 @@ export async function rebuildCopy(tools: StepTools, app: RunnableApp, work: Work
   const { clone } = app.manifest;
   if (clone === "copy" || buildSteps(app).length === 0) return;
   const identity = await tools.identities.as(app.uid);
-  const environments = await virtualEnvironments(identity, app.directory, work);
-  if (clone === undefined && environments.length === 0) return;
-  for (const path of environments) await identity.removeTree(app.directory, path);
+  if (clone === undefined && (await virtualEnvironments(identity, app, work)).length === 0) return;
+  await buildInPlace(tools, app, work);
+}
+
+/** Builds a checkout where it stays, without what knows another place. @throws SvcError `build_failed` */
+export async function buildInPlace(tools: StepTools, app: RunnableApp, work: WorkOptions): Promise<void> {
+  const identity = await tools.identities.as(app.uid);
+  for (const path of await virtualEnvironments(identity, app, work))
+    await identity.removeTree(app.directory, path);
   await build(tools, app, work);
 }
 
 /** Paths of virtual environments near the root of the checkout, which is where builds make them. */
 async function virtualEnvironments(
   identity: Identity,
-  directory: string,
+  app: RunnableApp,
   { signal }: WorkOptions,
 ): Promise<string[]> {
   const mark = "pyvenv.cfg";
-  const find = ["find", appTree.repo, "-maxdepth", "3", "-type", "f", "-name", mark, "-print"];
+  const { directory } = app;
+  const checkout = checkoutOf(app);
+  const find = ["find", checkout, "-maxdepth", "3", "-type", "f", "-name", mark, "-print"];
   const { stdout } = await identity.runCommand(find, { cwd: directory, ...(signal && { signal }) });
   const found = stdout.split("\n").filter((path) => path.endsWith(`/${mark}`));
-  return found.map(dirname).filter((path) => path !== appTree.repo);
+  return found.map(dirname).filter((path) => path !== checkout);
 }
 
 /**

@@ -1,7 +1,7 @@
 /**
- * From one version to the next, or back to the old one as it was. The old checkout is set aside by a rename, the new one
- * is built in its place (builds may remember their path) and started on trial, and only the last write makes it the
- * app's version.
+ * From one version to the next, or back to the old one as it was. The new checkout is built beside the old one, which goes on
+ * running. Then the app is stopped, the old checkout set aside and the new one put in its place, both by a rename, and
+ * started on trial; only the last write makes it the app's version.
  */
 import { SvcError } from "../errors.ts";
 import type { OwnedTree } from "../identity/owned-tree.ts";
@@ -16,7 +16,7 @@ import type { Lifecycle } from "./lifecycle.ts";
 import { appTree } from "../runtimes/app-tree.ts";
 import type { Operation } from "./operations.ts";
 import type { WorkOptions } from "./progress.ts";
-import { layOutRelease, runStep } from "./release.ts";
+import { buildInPlace, layOutBeside, runStep } from "./release.ts";
 import { writeSettingsFiles } from "./settings-files.ts";
 import type { AppsContext } from "./apps-context.ts";
 
@@ -44,8 +44,11 @@ export interface UpgraderOptions extends AppsContext {
   settings: AppSettings;
 }
 
-/** How far an upgrade is. Before `switch` nothing has changed; from `done` on the new version is the app's. */
-type UpgradePhase = "fetch" | "switch" | "done";
+/**
+ * How far an upgrade is. In `fetch` nothing has changed, in `prepare` the new version is made ready beside the old one, in
+ * `switch` it takes its place, from `done` on it is the app's.
+ */
+type UpgradePhase = "fetch" | "prepare" | "switch" | "done";
 
 /** Of the data until it is whole, so that a copy cut short is never put back over them. */
 const unfinishedCopy = `${appTree.previousData}.copying`;
@@ -102,11 +105,14 @@ export class Upgrader {
     requireAcknowledgement(resolved, { ...request, ownerUid, accepted, again: "upgrade" });
     await settings.validate(resolved.manifest, app.settings, ownerUid);
     const restarted = this.#isUp(app);
+    operation.detail.sameName = app.version === resolved.version;
+    await operations.enter(operation, "prepare" satisfies UpgradePhase);
+    const isBuilt = await this.#prepare(app, resolved, work);
     operation.detail.restart = restarted;
     operation.detail.rolls = restarted && canProve(app) && (await this.#canRoll(app, resolved));
     await operations.enter(operation, "switch" satisfies UpgradePhase);
     if (!operation.detail.rolls) await runtimeOf(app).stop(runnable(app));
-    await this.#switch(app, resolved, operation.detail, work);
+    await this.#switch(app, resolved, { ...operation.detail, isBuilt }, work);
     // The new version is the app's from this write on; a client that goes away changes nothing any more.
     work.signal?.throwIfAborted();
     await operations.enter(operation, "done" satisfies UpgradePhase, [
@@ -148,12 +154,18 @@ export class Upgrader {
     const phase = operation.phase as UpgradePhase;
     const { rolls = false } = operation.detail;
     const app = registry.get(operation.appId);
+    if (phase === "prepare") {
+      await tree.remove(appTree.nextRepo);
+      if (app !== undefined) await this.#forgetNext(app, operation);
+      return;
+    }
     if (phase === "switch") {
       // It may have been killed in the middle of its trial.
       if (app !== undefined && !rolls) await runtimeOf(app).stop(runnable(app));
       await putBack(tree, appTree.previousRepo, appTree.repo);
       await putBack(tree, appTree.previousData, appTree.data);
       await tree.remove(unfinishedCopy);
+      await tree.remove(appTree.nextRepo);
       if (app !== undefined) await this.#prepareAgain(app);
       if (app !== undefined && rolls) await this.#rollBack(app);
     }
@@ -204,21 +216,54 @@ export class Upgrader {
     }
   }
 
+  /** What is left on the engine of a version that never took its place; the app itself may run. */
+  async #forgetNext(app: AppRecord, { detail }: Operation): Promise<void> {
+    const { runtimeOf, runnable, log } = this.#options;
+    if (!canProve(app)) return;
+    if (detail.sameName === true) await this.#prepareAgain(app);
+    try {
+      await runtimeOf(app).settle(runnable(app));
+    } catch (error) {
+      log.warn(
+        { err: error, appId: app.id },
+        "what was made for a version that was given up could not be removed",
+      );
+    }
+  }
+
+  /** Makes the new version ready beside the old one, which goes on. @returns whether it is built */
+  async #prepare(app: AppRecord, resolved: ResolvedPackage, work: WorkOptions): Promise<boolean> {
+    const { identities, paths, runtimeOf } = this.#options;
+    const next = { ...this.#next(app, resolved), checkout: appTree.nextRepo };
+    const tree = await identities.tree(paths.appDir(app.id), app.runUid);
+    await tree.remove(appTree.nextRepo);
+    const isBuilt = await layOutBeside(this.#options, next, resolved, work);
+    if (canProve(app)) await runtimeOf(app).prepare(next, work);
+    return isBuilt;
+  }
+
+  #next(app: AppRecord, { manifest, version }: ResolvedPackage): RunnableApp {
+    return this.#options.runnable({ ...app, manifest, version });
+  }
+
   /** Puts the new version in the place of the old one, which is set aside, and proves that it works. */
   async #switch(
     app: AppRecord,
     resolved: ResolvedPackage,
-    { restart: staysUp = false, rolls = false }: Operation["detail"],
+    { isBuilt, restart: staysUp = false, rolls = false }: Operation["detail"] & { isBuilt: boolean },
     work: WorkOptions,
   ): Promise<void> {
     const { identities, runtimeOf, runnable } = this.#options;
-    const { manifest, version } = resolved;
-    const next = runnable({ ...app, manifest, version });
+    const { manifest } = resolved;
+    const next = this.#next(app, resolved);
     const keepsData = canProve(app) || manifest.migrate !== undefined;
     await runtimeOf(app).keepData?.(runnable(app));
-    await this.#setAside(await identities.tree(next.directory, app.runUid), keepsData);
-    await layOutRelease(this.#options, next, resolved, work);
-    await runtimeOf(app).prepare(next, work);
+    const tree = await identities.tree(next.directory, app.runUid);
+    await this.#setAside(tree, keepsData);
+    await tree.rename(appTree.nextRepo, appTree.repo);
+    if (!isBuilt) await buildInPlace(this.#options, next, work);
+    // The trial is a start, which makes the description that it runs by.
+    if (!canProve(app)) await runtimeOf(app).prepare(next, work);
     if (manifest.migrate !== undefined) await runStep(this.#options, next, manifest.migrate, "migrate", work);
     if (!canProve(app)) return;
     if (rolls && (await runtimeOf(app).canRoll?.(next)) === true) {
@@ -278,6 +323,11 @@ export class Upgrader {
   }
 }
 
+/** What was never up as it is set, or not the last time, proves nothing about a version. */
+function canProve({ startedSettings, failure }: AppRecord): boolean {
+  return startedSettings !== null && failure === null;
+}
+
 /**
  * What failed, and what that leaves: who waited for the new version wonders which one is there now.
  * @param afterwards why the old version could not be put back or started again
@@ -291,11 +341,6 @@ function asRefused({ id, version }: AppRecord, error: unknown, afterwards: unkno
   const why = afterwards === undefined ? "" : whyNotStarted(id, afterwards as SvcError);
   const says = why === "" ? stays : `${stays}, which could not be started again: ${why}`;
   return new SvcError(reason, says, { payload, cause });
-}
-
-/** What was never up as it is set, or not the last time, proves nothing about a version. */
-function canProve({ startedSettings, failure }: AppRecord): boolean {
-  return startedSettings !== null && failure === null;
 }
 
 async function failureOf(work: Promise<unknown>): Promise<unknown> {

@@ -5,7 +5,7 @@ import { expandPlaceholders } from "../packages/placeholders.ts";
 import type { Command } from "../packages/manifest.ts";
 import { resolvePorts, resolveSettings } from "../packages/settings.ts";
 import type { RunnableApp } from "./runtime.ts";
-import { appTree } from "./app-tree.ts";
+import { appTree, checkoutOf } from "./app-tree.ts";
 
 /** A command with everything filled in. */
 export interface PreparedCommand {
@@ -21,7 +21,7 @@ export function appExpander(app: RunnableApp): (text: string) => string {
   const scope: Record<string, string> = {
     id: app.id,
     name: app.name,
-    repo: join(directory, appTree.repo),
+    repo: join(directory, checkoutOf(app)),
     data: join(directory, appTree.data),
   };
   for (const volume of manifest.volumes) {
@@ -48,7 +48,7 @@ export function prepareStep(app: RunnableApp, command: Command): PreparedCommand
   const expand = appExpander(app);
   return {
     argv: command.argv.map(expand),
-    cwd: join(app.directory, appTree.repo, command.workingDir),
+    cwd: join(app.directory, checkoutOf(app), command.workingDir),
     env: { ...appEnvironment(app), ...mapValues(command.env, expand) },
   };
 }
@@ -65,7 +65,7 @@ export function prepareProcess(app: RunnableApp): PreparedCommand {
   const settings = resolveSettings(app.manifest, app.settings);
   return {
     argv: [...(runtime.argv ?? []).map(expand), ...settings.args],
-    cwd: join(app.directory, appTree.repo, runtime.workingDir),
+    cwd: join(app.directory, checkoutOf(app), runtime.workingDir),
     env: { ...mapValues(runtime.env, expand), ...settings.env, ...appEnvironment(app) },
   };
 }

@@ -16,9 +16,16 @@ export const appTree = {
   repo: "repo",
   /** The version before, kept while an upgrade is not proven. */
   previousRepo: "repo.previous",
+  /** The next version, while it is made ready beside the one that runs. */
+  nextRepo: "repo.next",
   data: "data",
   /** The data as it was before the new version touched them, kept until it is proven. */
   previousData: "data.previous",
   volumes: "volumes",
   logs: "logs",
 } as const;
+
+/** The checkout of this app, as it is called in its directory. */
+export function checkoutOf({ checkout }: { readonly checkout?: string }): string {
+  return checkout ?? appTree.repo;
+}

@@ -177,10 +177,10 @@ export abstract class ContainerRuntime extends FollowingRuntime<ContainerApp> im
     return limitsOf(app, this.#enforces);
   }
 
-  /** Before anything is made for an app that is being prepared. */
-  protected begin(id: string): void {
+  /** Before anything is made for an app that is being prepared; one that was started before may have something there. */
+  protected begin({ id, startedSettings }: RunnableApp): void {
     this.#findOutWhetherItHangs();
-    if (!this.apps.has(id)) this.#untouched.add(id);
+    if (startedSettings === null && !this.apps.has(id)) this.#untouched.add(id);
   }
 
   /** While other work goes on: by the time that the engine is needed its patience is used up. */

@@ -17,6 +17,8 @@ export interface RunnableApp {
   readonly uid: number;
   /** The app's own tree: `repo/`, `data/`, `volumes/`, `logs/`. */
   readonly directory: string;
+  /** Its checkout in there, while it is made ready beside the one that the app is; absent for that one. */
+  readonly checkout?: string;
   /** Supervisor state and logs. */
   readonly runDir: string;
   /** The tag, else the short commit, else the manifest's version. */
@@ -253,7 +255,8 @@ export interface AppRuntime extends AsyncDisposable {
   readonly whyAbsent?: string | undefined;
   /**
    * Makes ready what a start needs beside the app's tree, once that is laid out: images are pulled or built, the
-   * resolved configuration is checked. What another version of the app needs stays as it is.
+   * resolved configuration is checked. What another version of the app needs stays as it is, and from another checkout
+   * than the app's nothing is made what the app is: that may run meanwhile.
    * @throws SvcError `denied` for what the owner's apps may not have (decisions 20), `build_failed`, `unavailable`
    */
   prepare(app: RunnableApp, work: RuntimeWork): Promise<void>;

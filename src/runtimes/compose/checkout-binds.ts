@@ -9,9 +9,12 @@ import type { OwnedTree } from "../../identity/owned-tree.ts";
 import { isInside } from "../../lib/is-inside.ts";
 import type { JsonObject, JsonValue } from "../../lib/json.ts";
 import { mapValues } from "../../lib/map-values.ts";
-import { appTree } from "../app-tree.ts";
+import { appTree, checkoutOf } from "../app-tree.ts";
+import type { RunnableApp } from "../runtime.ts";
 import { entryType } from "../entry-type.ts";
 import { isSet, listOf, recordOf, textOf } from "./compose-values.ts";
+
+type Place = Pick<RunnableApp, "directory" | "checkout">;
 
 /** While it is copied, a directory has this name. */
 const seeding = posix.join(appTree.data, ".seeding");
@@ -25,24 +28,25 @@ interface CheckoutBind {
 /** Which binds of a document are data. @returns paths relative to the checkout, and to `data/` */
 export async function dataBinds(
   identity: Pick<Identity, "stat">,
-  directory: string,
+  place: Place,
   document: JsonObject,
 ): Promise<string[]> {
-  const binds = checkoutBinds(document, directory);
+  const binds = checkoutBinds(document, place);
   const isWritten = new Set(binds.filter(({ readOnly }) => !readOnly).map(({ path }) => path));
   const data: string[] = [];
   for (const path of new Set(binds.map((bind) => bind.path))) {
-    const type = await entryType(identity, directory, posix.join(appTree.repo, path));
+    const type = await entryType(identity, place.directory, posix.join(checkoutOf(place), path));
     if (type === undefined || (type === "directory" && isWritten.has(path))) data.push(path);
   }
   return data;
 }
 
 /** The document with its data where they live. @param data what {@link dataBinds} found */
-export function withData(document: JsonObject, directory: string, data: readonly string[]): JsonObject {
+export function withData(document: JsonObject, place: Place, data: readonly string[]): JsonObject {
+  const { directory } = place;
   const moved = new Map(
     data.map((path) => [
-      posix.join(directory, appTree.repo, path),
+      posix.join(directory, checkoutOf(place), path),
       posix.join(directory, appTree.data, path),
     ]),
   );
@@ -76,7 +80,7 @@ export async function moveData(
   types: readonly string[],
 ): Promise<void> {
   const found: [from: string, to: string][] = [];
-  for (const { path, readOnly } of checkoutBinds(document, tree.root)) {
+  for (const { path, readOnly } of checkoutBinds(document, { directory: tree.root })) {
     const [from, to] = [posix.join(appTree.repo, path), posix.join(appTree.data, path)];
     const type = readOnly ? undefined : await entryType(identity, tree.root, from);
     if (type !== undefined && types.includes(type) && !(await tree.has(to))) found.push([from, to]);
@@ -91,8 +95,8 @@ export async function moveData(
   }
 }
 
-function checkoutBinds(document: JsonObject, directory: string): CheckoutBind[] {
-  const checkout = posix.join(directory, appTree.repo);
+function checkoutBinds(document: JsonObject, place: Place): CheckoutBind[] {
+  const checkout = posix.join(place.directory, checkoutOf(place));
   const binds: CheckoutBind[] = [];
   mapBinds(document, (source, readOnly) => {
     if (source !== checkout && isInside(checkout, source)) {

@@ -14,7 +14,7 @@ import type { ComposeRuntime as ComposeSection } from "../../packages/manifest.t
 import { resolveSettings } from "../../packages/settings.ts";
 import type { YamlThread } from "../../packages/yaml-thread.ts";
 import { appEnvironment, appExpander } from "../app-environment.ts";
-import { appTree } from "../app-tree.ts";
+import { checkoutOf } from "../app-tree.ts";
 import { releaseLabel } from "../stuck-containers.ts";
 import { ownerSpec, requireAllowed, type Bind, type ContainerClaims } from "../container-policy.ts";
 import { entryType } from "../entry-type.ts";
@@ -148,7 +148,7 @@ export class ComposeProjects {
     }
     const identity = await identities.as(app.uid);
     const readYaml: YamlReader = (text, bounds) => this.#options.yaml.read(text, bounds, app.ownerUid);
-    const sources = await checkComposeSources(identity, app.directory, appTree.repo, file, readYaml);
+    const sources = await checkComposeSources(identity, app.directory, checkoutOf(app), file, readYaml);
     const resolved = await readResolved(await this.#config(app, section, sources, ended), file, readYaml);
     const project = runnableProject(resolved, {
       file,
@@ -163,7 +163,7 @@ export class ComposeProjects {
       withTag,
     });
     for (const { context, service } of project.builds) {
-      if (!isInside(join(app.directory, appTree.repo), context)) {
+      if (!isInside(join(app.directory, checkoutOf(app)), context)) {
         throw invalid(
           file,
           `service "${service}": the build context is outside of the package: move it there`,
@@ -171,8 +171,8 @@ export class ComposeProjects {
       }
     }
     for (const image of project.pulls) requireForeign(image);
-    const data = await dataBinds(identity, app.directory, project.document);
-    const withPlaces = withData(project.document, app.directory, data);
+    const data = await dataBinds(identity, app, project.document);
+    const withPlaces = withData(project.document, app, data);
     const document = withAddresses(withPlaces, app, this.#options);
     const claims = projectClaims(document, composeProjectOf(app.id));
     return { project: { ...project, document }, claims, data };
@@ -229,7 +229,8 @@ export class ComposeProjects {
     signal: AbortSignal,
   ): Promise<string> {
     const { identities, command } = this.#options;
-    const path = join(app.directory, appTree.repo, section.file);
+    const directory = join(app.directory, checkoutOf(app));
+    const path = join(directory, section.file);
     const args = [
       ...this.#projectArgs(app, path),
       ...section.profiles.flatMap((name) => ["--profile", name]),
@@ -246,7 +247,7 @@ export class ComposeProjects {
     const known = this.#configs.get(app.id);
     if (known?.key === key) return known.text;
     const { exitCode, stdout, stderr } = await command.run(await identities.as(app.uid), args, {
-      ...{ cwd: join(app.directory, appTree.repo), env },
+      ...{ cwd: directory, env },
       ...{ timeoutMs: configTimeoutMs, maxOutputBytes: maxConfigBytes, signal },
     });
     if (exitCode !== 0) throw invalid(section.file, lastLines(stderr).join(" ") || "compose refuses it");

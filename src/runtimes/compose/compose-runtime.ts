@@ -88,12 +88,12 @@ export class ComposeRuntime extends ContainerRuntime {
   }
 
   async prepare(app: RunnableApp, work: RuntimeWork): Promise<void> {
-    this.begin(app.id);
+    this.begin(app);
     const project = await this.#projects.resolve(app, work.signal);
     await this.reach(app.id);
     await buildProject(this.#images, app, project, work);
     await pullMissing(this.#images, app, project, work);
-    await this.#projects.write(app, project.document);
+    if (app.checkout === undefined) await this.#projects.write(app, project.document);
   }
 
   async settle(app: RunnableApp): Promise<void> {

@@ -10,7 +10,7 @@ import type { RegistryCredentials } from "../../docker/registry-auth.ts";
 import { notFound, SvcError } from "../../errors.ts";
 import type { Identities } from "../../identity/identities.ts";
 import type { DockerRuntime } from "../../packages/manifest.ts";
-import { appTree } from "../app-tree.ts";
+import { checkoutOf } from "../app-tree.ts";
 import { tooLong } from "../container-policy.ts";
 import type { PulledImages, ReplacedImage, RunnableApp, RuntimeWork } from "../runtime.ts";
 import { builtPrefix, requireForeign } from "./foreign-images.ts";
@@ -81,7 +81,7 @@ export class AppImages {
       return;
     }
     const { context = ".", dockerfile = "Dockerfile", target, args = {} } = build ?? {};
-    await this.build(app, { context: `${appTree.repo}/${context}`, dockerfile, target, args }, work);
+    await this.build(app, { context: `${checkoutOf(app)}/${context}`, dockerfile, target, args }, work);
   }
 
   /**

@@ -4,7 +4,7 @@ import { mapValues } from "../../lib/map-values.ts";
 import { expandPlaceholders, placeholdersIn } from "../../packages/placeholders.ts";
 import { resolvePorts, resolveSettings } from "../../packages/settings.ts";
 import { settingsOf, type DockerRuntime } from "../../packages/manifest.ts";
-import { appTree } from "../app-tree.ts";
+import { appTree, checkoutOf } from "../app-tree.ts";
 import type { RunnableApp } from "../runtime.ts";
 
 /** Where the container finds the data directory and the checkout, if it names them. */
@@ -52,7 +52,7 @@ export function appMounts(app: RunnableApp, runtime: DockerRuntime): AppMount[] 
       ? [{ source: join(directory, appTree.data), target: mountPoints.data, readOnly: false }]
       : []),
     ...(named.has("repo")
-      ? [{ source: join(directory, appTree.repo), target: mountPoints.repo, readOnly: true }]
+      ? [{ source: join(directory, checkoutOf(app)), target: mountPoints.repo, readOnly: true }]
       : []),
   ];
 }

@@ -36,7 +36,7 @@ export class DockerRuntime extends ContainerRuntime {
   }
 
   async prepare(app: RunnableApp, work: RuntimeWork): Promise<void> {
-    this.begin(app.id);
+    this.begin(app);
     await this.check(app);
     await this.reach(app.id);
     await this.#images.provide(app, work);

@@ -5,7 +5,7 @@ import { SvcError } from "../../errors.ts";
 import type { Identities } from "../../identity/identities.ts";
 import { baseEnvironment, findProgram } from "../../identity/launch.ts";
 import { prepareProcess } from "../app-environment.ts";
-import { appTree } from "../app-tree.ts";
+import { checkoutOf } from "../app-tree.ts";
 import type { RunnableApp } from "../runtime.ts";
 import { absoluteArgv, environmentText, unitText } from "./unit-text.ts";
 import { whyRefused } from "./unit-directives.ts";
@@ -109,7 +109,8 @@ export class AppUnits {
     }
     if (unit === undefined) return [];
     const owner = await this.#options.identities.as(app.uid);
-    const content = await owner.readFile(app.directory, join(appTree.repo, unit), { maxBytes: maxUnitBytes });
+    const path = join(checkoutOf(app), unit);
+    const content = await owner.readFile(app.directory, path, { maxBytes: maxUnitBytes });
     try {
       const entries = parseUnit(content.toString());
       requireRunnable(entries, unit);

@@ -79,7 +79,8 @@ export class ServiceRuntime extends FollowingRuntime<ServiceApp> implements AppR
 
   async prepare(app: RunnableApp): Promise<void> {
     this.#requireSystemd();
-    if (await this.#units.write(app)) await this.#systemd.reload();
+    if (app.checkout !== undefined) await this.#units.check(app);
+    else if (await this.#units.write(app)) await this.#systemd.reload();
   }
 
   async settle(): Promise<void> {}

@@ -95,7 +95,7 @@ export class ComposeStacks implements Stacks {
     const project = await this.#projects.resolve(app, work.signal);
     await buildProject(this.#images, app, project, work);
     await pullMissing(this.#images, app, project, work);
-    await this.#projects.write(app, project.document);
+    if (app.checkout === undefined) await this.#projects.write(app, project.document);
   }
 
   async settle(app: RunnableApp): Promise<void> {
