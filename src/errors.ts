@@ -11,6 +11,7 @@ import type {
   InvalidRequestSchema,
   JobOwnedSchema,
   LicenseRequiredSchema,
+  NoManifestSchema,
   NotFoundErrorSchema,
   OwnedByAppSchema,
   TokenDeniedSchema,
@@ -42,6 +43,7 @@ export interface ReasonPayloads {
   not_found: MessageInitShape<typeof NotFoundErrorSchema>;
   license_required: MessageInitShape<typeof LicenseRequiredSchema>;
   ambiguous: MessageInitShape<typeof AmbiguousSchema>;
+  no_manifest: MessageInitShape<typeof NoManifestSchema>;
   invalid_request: MessageInitShape<typeof InvalidRequestSchema>;
   owned_by_app: MessageInitShape<typeof OwnedByAppSchema>;
   job_owned: MessageInitShape<typeof JobOwnedSchema>;

@@ -5,6 +5,7 @@ import type { Log } from "../lib/log.ts";
 import { mapBounded } from "../lib/map-bounded.ts";
 import { SharedRounds } from "../lib/shared-rounds.ts";
 import type { PackageResolver } from "../packages/package-resolver.ts";
+import type { SvcRelease } from "../packages/source-index.ts";
 import type { RuntimeImage } from "../runtimes/runtime.ts";
 import type { AppRecord } from "./app-record.ts";
 import type { AppCaller } from "./app-registry.ts";
@@ -22,9 +23,18 @@ export interface AppUpdate {
   readonly problem?: string | undefined;
 }
 
+/** What is newer than what runs here. */
+export interface Updates {
+  readonly apps: AppUpdate[];
+  /** Than svc itself. */
+  readonly svc?: SvcRelease | undefined;
+}
+
 export interface AppUpdatesOptions {
   readonly apps: Pick<Apps, "all" | "visibleIds" | "image" | "takeTurn">;
-  readonly packages: Pick<PackageResolver, "newerVersion">;
+  readonly packages: Pick<PackageResolver, "newerVersion" | "newerSvc">;
+  /** Of this svc. */
+  readonly version: string;
   readonly found: FoundUpdates;
   readonly clock: Clock;
   readonly log: Pick<Log, "warn">;
@@ -44,7 +54,7 @@ const maxUsers = 64;
 
 export class AppUpdates implements Disposable {
   readonly #options: AppUpdatesOptions;
-  readonly #rounds = new Map<string, SharedRounds<undefined, AppUpdate[]>>();
+  readonly #rounds = new Map<string, SharedRounds<undefined, Updates>>();
   readonly #stop = new AbortController();
   #timer: Disposable | undefined;
 
@@ -57,8 +67,8 @@ export class AppUpdates implements Disposable {
     this.#plan(first);
   }
 
-  /** The caller's apps by id, as they are now. */
-  async look(caller: AppCaller, signal: AbortSignal): Promise<AppUpdate[]> {
+  /** The caller's apps by id, as they are now, and svc itself. */
+  async look(caller: AppCaller, signal: AbortSignal): Promise<Updates> {
     const key = caller.root ? "root" : String(caller.uid);
     let rounds = this.#rounds.get(key);
     if (rounds === undefined) {
@@ -66,7 +76,13 @@ export class AppUpdates implements Disposable {
       rounds = new SharedRounds(async (_, ended) => {
         // It fetches, as an install does.
         using _turn = await this.#options.apps.takeTurn(caller, { signal: ended });
-        return await this.#lookAt(caller, ended);
+        const { packages, version } = this.#options;
+        const { uid } = caller;
+        const [apps, svc] = await Promise.all([
+          this.#lookAt(caller, ended),
+          packages.newerSvc(version, { uid }, { signal: ended }),
+        ]);
+        return { apps, svc };
       });
       this.#rounds.set(key, rounds);
     }

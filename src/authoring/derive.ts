@@ -3,17 +3,23 @@ import { basename } from "node:path";
 import { Document, isScalar, visit } from "yaml";
 import { SvcError } from "../errors.ts";
 import type { ManifestDocument } from "../packages/manifest-document.ts";
+import { unique } from "./derived.ts";
 import type { Derived } from "./derived.ts";
+import { fromCasaOs } from "./from-casaos.ts";
 import { fromCompose } from "./from-compose.ts";
 import { fromDockerfile } from "./from-dockerfile.ts";
 import { fromGo, fromPackageJson, fromPages, fromProcfile, fromPython } from "./from-program.ts";
+import { fromRuntipi } from "./from-runtipi.ts";
 import type { PackageFiles } from "./package-files.ts";
 
 type Importer = (files: PackageFiles, name: string) => Promise<Derived | undefined>;
 
+const composeFiles = ["compose.yaml", "compose.yml", "docker-compose.yaml", "docker-compose.yml"];
 /** The likeliest first: what was written for running it before what was written for building it. */
 const importers: readonly (readonly [name: RegExp, importer: Importer, candidates: readonly string[]])[] = [
-  [/\.ya?ml$/, fromCompose, ["compose.yaml", "compose.yml", "docker-compose.yaml", "docker-compose.yml"]],
+  [/^config\.json$/, fromRuntipi, ["config.json"]],
+  [/\.ya?ml$/, fromCasaOs, composeFiles],
+  [/\.ya?ml$/, fromCompose, composeFiles],
   [/dockerfile/i, fromDockerfile, ["Dockerfile"]],
   [/^Procfile$/, fromProcfile, ["Procfile"]],
   [/^package\.json$/, fromPackageJson, ["package.json"]],
@@ -40,7 +46,7 @@ export interface PlanOptions {
  * @throws SvcError `package_invalid` when a file cannot be read, `not_possible` when there is none to go by
  */
 export async function planManifest(files: PackageFiles, options: PlanOptions = {}): Promise<Plan> {
-  const { from, notes, manifest } = await derive(files, options.from);
+  const { manifest, ...derived } = await derive(files, options.from);
   const { id, name, version, ...rest } = manifest;
   const ownId = options.id ?? id ?? idOf(basename(files.root));
   const whole: ManifestDocument = {
@@ -49,7 +55,7 @@ export async function planManifest(files: PackageFiles, options: PlanOptions = {
     version: version ?? "1.0.0",
     ...rest,
   };
-  return { from, notes, manifest: whole, text: textOf(whole, from) };
+  return { ...derived, manifest: whole, text: textOf(whole, derived.from) };
 }
 
 async function derive(files: PackageFiles, from: string | undefined): Promise<Derived> {
@@ -61,7 +67,7 @@ async function derive(files: PackageFiles, from: string | undefined): Promise<De
       if (derived !== undefined) return derived;
     }
   }
-  const known = importers.flatMap(([, , candidates]) => candidates).join(", ");
+  const known = unique(importers.flatMap(([, , candidates]) => candidates)).join(", ");
   throw new SvcError(
     "not_possible",
     from === undefined

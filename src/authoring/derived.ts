@@ -8,6 +8,8 @@ export interface Derived {
   readonly from: string;
   /** Without what only the directory says. */
   readonly manifest: Partial<ManifestDocument>;
+  /** Files that it needs beside those that are there, by name. */
+  readonly files?: Readonly<Record<string, string>>;
   /** What could not be carried over, or is to be looked at: one sentence each. */
   readonly notes: readonly string[];
 }

@@ -52,8 +52,6 @@ export async function fromCompose(files: PackageFiles, name: string): Promise<De
 /** Name and summary, where the file is an app of CasaOS. */
 function describedBy(document: JsonObject, name: string): { name?: string; summary?: string; id?: string } {
   const casa = recordOf(document["x-casaos"]);
-  const inEnglish = (text: JsonValue | undefined): string =>
-    typeof text === "string" ? text : textOf(recordOf(text)["en_us"] ?? recordOf(text)["en_US"]);
   const title = inEnglish(casa["title"]);
   const line = (inEnglish(casa["tagline"]) || inEnglish(casa["description"])).split("\n")[0]?.slice(0, 256);
   const id = textOf(document["name"]);
@@ -62,6 +60,11 @@ function describedBy(document: JsonObject, name: string): { name?: string; summa
     ...(id !== "" && !id.includes("$") && { id }),
     summary: line || `The compose project of ${basename(name)}.`,
   };
+}
+
+/** What CasaOS says in one language or in many. */
+export function inEnglish(text: JsonValue | undefined): string {
+  return typeof text === "string" ? text : textOf(recordOf(text)["en_us"] ?? recordOf(text)["en_US"]);
 }
 
 function portsOf(file: ComposeFile, name: string, notes: string[]): PortDocument[] {

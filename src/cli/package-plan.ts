@@ -71,7 +71,7 @@ export async function writePlanned(
   const there = new PackageFiles(dir);
   const files = begunWith === undefined ? there : new PlannedFiles(dir, begunWith);
   const plan = await planManifest(files, options);
-  const missing = await missingOf(there, begunWith ?? {});
+  const missing = await missingOf(there, { ...begunWith, ...plan.files });
   const path = join(dir, manifestFile);
   if (!context.json) {
     for (const [name] of missing) context.note(escapeControls(`${join(dir, name)} would be written`));

@@ -33,6 +33,7 @@ export interface ContainerEngineOptions {
   storeId: string;
   identities: Identities;
   credentials: Credentials;
+  /** Reads compose files. */
   yaml: YamlThread;
   /** A container that ends this soon after its start has failed to start. */
   settleMs: number;

@@ -253,7 +253,7 @@ export async function createContext(options: ContextOptions): Promise<DaemonCont
       log,
     }),
   );
-  const updates = resources.use(new AppUpdates({ apps, packages, found, clock, log }));
+  const updates = resources.use(new AppUpdates({ apps, packages, version, found, clock, log }));
   const docker = new DockerHost({ ...containers, apps });
   const events = resources.use(
     new NodeEvents({

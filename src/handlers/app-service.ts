@@ -62,9 +62,10 @@ export function createAppService(
 
     listAppPorts: async ({ id }, context) => ({ ports: await apps.ports(id, userOf(context)) }),
 
-    listUpdates: async (_request, context) => ({
-      updates: (await updates.look(userOf(context), context.signal)).map(updateMessage),
-    }),
+    listUpdates: async (_request, context) => {
+      const found = await updates.look(userOf(context), context.signal);
+      return { updates: found.apps.map(updateMessage), ...(found.svc && { svc: found.svc }) };
+    },
 
     upgradeApp: async ({ id, ...request }, context) =>
       upgradeResponse(await apps.upgrade(id, request, userOf(context), { signal: context.signal })),

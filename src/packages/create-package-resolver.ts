@@ -19,7 +19,7 @@ export interface CreatePackageResolverOptions {
   sources: () => readonly SourceConfig[];
   identities: Identities;
   manifests: ManifestParser;
-  yaml: Pick<YamlThread, "index">;
+  yaml: Pick<YamlThread, "index" | "read">;
   /** The daemon's own; what lies in it can be fetched again. */
   cacheDir: string;
   /** What git is given of the daemon's environment. Default: nothing. */
@@ -60,6 +60,7 @@ export function createPackageResolver(options: CreatePackageResolverOptions): Pa
     identities,
     git,
     readText: (text, uid) => yaml.index(text, uid),
+    readYaml: (text, bounds, uid) => yaml.read(text, bounds, uid),
     now,
     onStale: (source, error) =>
       log.warn({ err: error, source }, "a source cannot be reached; its last good index is used"),

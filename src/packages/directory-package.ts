@@ -31,7 +31,7 @@ export async function readManifest(
   const reader = await identities.as(callerUid);
   const text = await reader
     .readFile(path, manifestFileName, { ...(signal && { signal }), maxBytes: maxManifestBytes })
-    .catch((error: unknown) => missingManifest(error, path));
+    .catch((error: unknown) => missingManifest(error, { url: path }));
   return manifests.parse(text.toString(), callerUid);
 }
 

@@ -1,5 +1,5 @@
 /** Looking into a commit of the cache: entries, files, the whole as an archive. */
-import type { Readable } from "node:stream";
+import { Readable } from "node:stream";
 import { SvcError, notFound } from "../errors.ts";
 import { limitBytes } from "../lib/byte-limit.ts";
 import type { GitProcess } from "./git-process.ts";
@@ -25,6 +25,15 @@ export interface TreeEntry {
 
 /** A list of one directory that is longer is none that somebody wrote: it is read as a whole. */
 const maxListBytes = 2 * 2 ** 20;
+/** Of files that are read together. */
+const maxBatchBytes = 16 * 2 ** 20;
+
+/** Which files are read together. */
+export interface WantedFiles {
+  readonly wanted: (path: string) => boolean;
+  readonly maxFiles: number;
+  readonly maxFileBytes: number;
+}
 
 export class GitObjects {
   readonly #git: GitProcess;
@@ -57,15 +66,41 @@ export class GitObjects {
     signal?: AbortSignal,
   ): Promise<TreeEntry[]> {
     const args = ["ls-tree", "-z", "--long", tree];
-    const output = await this.#read(gitDir, args, subject, maxListBytes, signal);
-    return output
-      .toString()
-      .split("\0")
-      .flatMap((line): TreeEntry[] => {
-        const [, mode = "", oid, size, name] = /^(\d+) \w+ ([0-9a-f]+) +(\d+|-)\t([^]+)$/.exec(line) ?? [];
-        if (oid === undefined || name === undefined) return [];
-        return [{ name, oid, type: typeOf(mode), sizeBytes: size === "-" ? 0 : Number(size) }];
-      });
+    return readEntries(await this.#read(gitDir, args, subject, maxListBytes, signal));
+  }
+
+  /**
+   * The regular files of a tree, however deep, whose path is `wanted`, as texts by their paths; larger ones are left out,
+   * and so are those that are too many.
+   */
+  async files(
+    { gitDir }: CachedCommit,
+    tree: string,
+    subject: string,
+    { wanted, maxFiles, maxFileBytes }: WantedFiles,
+    signal?: AbortSignal,
+  ): Promise<Map<string, string>> {
+    const args = ["ls-tree", "-r", "-z", "--long", tree];
+    const all = readEntries(await this.#read(gitDir, args, subject, maxListBytes, signal));
+    const entries = all
+      .filter(({ type, name, sizeBytes }) => type === "file" && sizeBytes <= maxFileBytes && wanted(name))
+      .slice(0, maxFiles);
+    const output = await this.#git.run(["-C", gitDir, "cat-file", "--batch"], {
+      subject,
+      timeoutMs: 60_000,
+      maxOutputBytes: maxBatchBytes,
+      stdin: Readable.from(entries.map(({ oid }) => `${oid}\n`)),
+      ...(signal && { signal }),
+    });
+    const files = new Map<string, string>();
+    let at = 0;
+    for (const { name, sizeBytes } of entries) {
+      // A line about it, its bytes, and a line feed.
+      const from = output.indexOf("\n", at) + 1;
+      files.set(name, output.toString("utf8", from, from + sizeBytes));
+      at = from + sizeBytes + 1;
+    }
+    return files;
   }
 
   /** The bytes of a file, which the caller knows to be at most `maxBytes` long. */
@@ -113,6 +148,18 @@ export class GitObjects {
       ...(signal && { signal }),
     });
   }
+}
+
+/** What `git ls-tree -z --long` prints. */
+function readEntries(output: Buffer): TreeEntry[] {
+  return output
+    .toString()
+    .split("\0")
+    .flatMap((line): TreeEntry[] => {
+      const [, mode = "", oid, size, name] = /^(\d+) \w+ ([0-9a-f]+) +(\d+|-)\t([^]+)$/.exec(line) ?? [];
+      if (oid === undefined || name === undefined) return [];
+      return [{ name, oid, type: typeOf(mode), sizeBytes: size === "-" ? 0 : Number(size) }];
+    });
 }
 
 function typeOf(mode: string): TreeEntry["type"] {

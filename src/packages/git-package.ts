@@ -44,7 +44,7 @@ export class GitPackages {
     const { branch, tag, commit } = checkout.revision;
     const text = await checkout
       .readFile(manifestFileName, maxManifestBytes, signal)
-      .catch((error: unknown) => missingManifest(error, gitUrl.url));
+      .catch((error: unknown) => missingManifest(error, { url: gitUrl.url, directory }));
     const identities = this.#identities;
     const manifest = await this.#manifests.parse(text.toString(), callerUid);
     const licenses = await collectLicenses(await checkout.entries(signal), (name) =>

@@ -8,7 +8,7 @@ import { GitCache } from "./git-cache.ts";
 import type { HeldCommit } from "./git-cache.ts";
 import type { GitEnvironment, GitSurroundings } from "./git-command.ts";
 import { GitObjects } from "./git-objects.ts";
-import type { TreeEntry } from "./git-objects.ts";
+import type { TreeEntry, WantedFiles } from "./git-objects.ts";
 import { createGitProcess } from "./git-process.ts";
 import { pickRevision } from "./git-refs.ts";
 import type { RemoteRefs, Revision } from "./git-refs.ts";
@@ -175,6 +175,11 @@ export class GitCheckout implements AsyncDisposable {
       throw new SvcError("package_invalid", message);
     }
     return this.#objects.readBlob(this.#commit, entry.oid, this.#url, maxBytes, signal);
+  }
+
+  /** As {@link GitObjects.files}. */
+  files(wanted: WantedFiles, signal?: AbortSignal): Promise<Map<string, string>> {
+    return this.#objects.files(this.#commit, this.#tree, this.#url, wanted, signal);
   }
 
   /** Says that it is worth fetching but once: it stays in the cache for later work. */

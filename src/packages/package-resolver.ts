@@ -11,6 +11,7 @@ import { parseGitUrl } from "./git-url.ts";
 import type { GitUrl } from "./git-url.ts";
 import type { ManifestParser } from "./manifest-parser.ts";
 import type { PackageWork } from "./package-work.ts";
+import type { SvcRelease } from "./source-index.ts";
 import type { FoundPackages, Sources } from "./sources.ts";
 import { isRefName, parseSpec } from "./spec.ts";
 import type { PackageRequest, RevisionWish } from "./spec.ts";
@@ -83,6 +84,11 @@ export class PackageResolver {
     work: PackageWork,
   ): Promise<FoundPackages> {
     return this.#parts.sources.search(words, source, caller.uid, work);
+  }
+
+  /** @see Sources.newerSvc */
+  newerSvc(current: string, { uid }: PackageCaller, work: PackageWork): Promise<SvcRelease | undefined> {
+    return this.#parts.sources.newerSvc(current, uid, work);
   }
 
   /**

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { SvcError } from "../errors.ts";
 import type { Identities } from "../identity/identities.ts";
 import { fetchIndex, isIndexUrl } from "./fetch-index.ts";
-import type { GitRepositories, GitRepository } from "./git-repositories.ts";
+import type { GitCheckout, GitRepositories, GitRepository } from "./git-repositories.ts";
 import { keepNewest } from "./keep-newest.ts";
 import { parseGitUrl, redactUrls } from "./git-url.ts";
 import type { GitUrl } from "./git-url.ts";
@@ -13,6 +13,8 @@ import type { PackageWork } from "./package-work.ts";
 import type { SourceConfig } from "./source-config.ts";
 import { indexFileName, maxIndexBytes } from "./source-index.ts";
 import type { IndexResult, SourceIndex } from "./source-index.ts";
+import { describesApp, storeBounds, storeIndex } from "./store-layout.ts";
+import type { YamlThread } from "./yaml-thread.ts";
 
 /** A changed credential is another index: of so many, those brought last stay in memory and on disk. */
 const maxFreshIndexes = 64;
@@ -27,6 +29,12 @@ export interface LoadedIndex {
   base: IndexBase;
 }
 
+/** The text of an index, or of what stands for one, and the commit that has it. */
+interface BroughtIndex {
+  readonly text: string;
+  readonly commit?: string;
+}
+
 export interface SourceIndexLoader {
   /** @throws SvcError `source_failed` that names the source. */
   load: (source: SourceConfig, uid: number, work: PackageWork) => Promise<LoadedIndex>;
@@ -39,6 +47,7 @@ export interface SourceIndexLoaderOptions {
   git: GitRepositories;
   /** As `createIndexReader` does it. @param uid in whose turn */
   readText: (text: string, uid: number) => Promise<IndexResult>;
+  readYaml: YamlThread["read"];
   now: () => number;
   /** How long a remote index is taken as it is. Default 60,000. */
   freshMs?: number;
@@ -54,12 +63,13 @@ export function createSourceIndexLoader(options: SourceIndexLoaderOptions): Sour
     identities,
     git,
     readText,
+    readYaml,
     now,
     freshMs = 60_000,
     timeoutMs = 20_000,
     onStale,
   } = options;
-  const fresh = new Map<string, { loaded: LoadedIndex; untilMs: number }>();
+  const fresh = new Map<string, BroughtIndex & { loaded: LoadedIndex; untilMs: number }>();
 
   async function parse(source: SourceConfig, text: string, uid: number): Promise<SourceIndex> {
     const result = await readText(text, uid);
@@ -81,11 +91,40 @@ export function createSourceIndexLoader(options: SourceIndexLoaderOptions): Sour
     };
   }
 
-  async function readIndex(repository: GitRepository, work: PackageWork): Promise<string> {
+  /** @param known what was brought last */
+  async function readIndex(
+    repository: GitRepository,
+    uid: number,
+    known: BroughtIndex | undefined,
+    work: PackageWork,
+  ): Promise<BroughtIndex> {
     await using checkout = await repository.checkout({}, work);
-    const text = await checkout.readFile(indexFileName, maxIndexBytes, work.signal);
+    const { commit } = checkout.revision;
+    const text =
+      known?.commit === commit
+        ? known.text
+        : await checkout
+            .readFile(indexFileName, maxIndexBytes, work.signal)
+            .then(String, (error: unknown) => {
+              if (error instanceof SvcError && error.code === "not_found")
+                return readStore(checkout, uid, error as SvcError, work);
+              throw error;
+            });
     checkout.keep();
-    return text.toString();
+    return { text, commit };
+  }
+
+  /** @param missing what is thrown where it is no store of another system */
+  async function readStore(
+    checkout: GitCheckout,
+    uid: number,
+    missing: SvcError,
+    { signal }: PackageWork,
+  ): Promise<string> {
+    const files = await checkout.files({ ...storeBounds, wanted: describesApp }, signal);
+    const text = await storeIndex(files, (yamlText, bounds) => readYaml(yamlText, bounds, uid));
+    if (text === undefined) throw missing;
+    return text;
   }
 
   async function loadRemote(source: SourceConfig, uid: number, work: PackageWork): Promise<LoadedIndex> {
@@ -97,14 +136,14 @@ export function createSourceIndexLoader(options: SourceIndexLoaderOptions): Sour
     if (hit !== undefined && hit.untilMs > now()) return hit.loaded;
     const base: IndexBase = gitUrl === undefined ? { kind: "http" } : { kind: "git", gitUrl };
     const file = join(cacheDirectory, `${createHash("sha256").update(key).digest("hex")}.yaml`);
-    let text: string | undefined;
     try {
-      text = await (repository === undefined
-        ? fetchIndex(source.url, timeoutMs, work.signal)
-        : readIndex(repository, work));
-      const loaded = { index: await parse(source, text, uid), base };
-      await save(file, text);
-      remember(key, loaded);
+      const brought: BroughtIndex =
+        repository === undefined
+          ? { text: await fetchIndex(source.url, timeoutMs, work.signal) }
+          : await readIndex(repository, uid, hit, work);
+      const loaded = { index: await parse(source, brought.text, uid), base };
+      await save(file, brought.text);
+      remember(key, brought, loaded);
       return loaded;
     } catch (error) {
       if (error instanceof SvcError && error.code === "canceled") throw error;
@@ -123,9 +162,9 @@ export function createSourceIndexLoader(options: SourceIndexLoaderOptions): Sour
     await keepNewest(cacheDirectory, maxIndexFiles);
   }
 
-  function remember(key: string, loaded: LoadedIndex): void {
+  function remember(key: string, brought: BroughtIndex, loaded: LoadedIndex): void {
     fresh.delete(key);
-    fresh.set(key, { loaded, untilMs: now() + freshMs });
+    fresh.set(key, { ...brought, loaded, untilMs: now() + freshMs });
     const [oldest] = fresh.keys();
     if (fresh.size > maxFreshIndexes && oldest !== undefined) fresh.delete(oldest);
   }

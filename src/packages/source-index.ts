@@ -34,13 +34,21 @@ export interface IndexedPackage {
   place: IndexedPlace;
 }
 
+/** A version of svc itself, and where one gets it; the place is empty where the index does not say. */
+export interface SvcRelease {
+  readonly version: string;
+  readonly url: string;
+}
+
 export interface SourceIndex {
   packages: IndexedPackage[];
+  svc?: SvcRelease;
 }
 
 export type IndexResult = { index: SourceIndex } | { problems: readonly Problem[] };
 
 interface IndexDocument {
+  svc?: { version: string; url?: string };
   packages: Record<
     string,
     Partial<Omit<IndexedPackage, "id" | "place" | "sizeBytes">> & {
@@ -70,13 +78,16 @@ export function createIndexReader(): (text: string) => Promise<IndexResult> {
     const problems: Problem[] = [];
     const packages: IndexedPackage[] = [];
     // The schema has just said that it has this shape.
-    for (const [id, entry] of Object.entries((document.value as unknown as IndexDocument).packages)) {
+    const whole = document.value as unknown as IndexDocument;
+    for (const [id, entry] of Object.entries(whole.packages)) {
       const place = placeOf(entry);
       if ("problem" in place)
         problems.push({ line: document.lineOf(["packages", id]), message: `${id}: ${place.problem}` });
       else packages.push(readEntry(id, entry, place));
     }
-    return problems.length > 0 ? { problems } : { index: { packages } };
+    if (problems.length > 0) return { problems };
+    const { svc } = whole;
+    return { index: { packages, ...(svc !== undefined && { svc: { url: "", ...svc } }) } };
   };
 }
 

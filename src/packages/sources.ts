@@ -2,7 +2,8 @@
 import { join } from "node:path";
 import { invalidField, SvcError, notFound } from "../errors.ts";
 import type { GitUrl } from "./git-url.ts";
-import type { IndexedPackage } from "./source-index.ts";
+import { isNewerTag } from "./git-refs.ts";
+import type { IndexedPackage, SvcRelease } from "./source-index.ts";
 import type { LoadedIndex, SourceIndexLoader } from "./source-index-loader.ts";
 import type { PackageWork } from "./package-work.ts";
 import type { SourceConfig } from "./source-config.ts";
@@ -94,6 +95,30 @@ export class Sources {
       "failure" in result ? [{ source: searched[at]?.name ?? "", error: result.failure.message }] : [],
     );
     return { packages, errors };
+  }
+
+  /**
+   * The newest release of svc itself that is newer than `current` and that a source tells of; undefined where none does. A
+   * source that cannot be read tells of none.
+   * @param uid as for {@link find}
+   */
+  async newerSvc(current: string, uid: number, work: PackageWork): Promise<SvcRelease | undefined> {
+    const { list, loader } = this.#options;
+    const told = await Promise.all(
+      list().map(async (config) => {
+        try {
+          return (await loader.load(config, uid, work)).index.svc;
+        } catch (error) {
+          if (isSourceFailure(error)) return undefined;
+          throw error;
+        }
+      }),
+    );
+    let newest: SvcRelease | undefined;
+    for (const release of told)
+      if (release !== undefined && isNewerTag(release.version, newest?.version ?? current) === true)
+        newest = release;
+    return newest;
   }
 
   /** Whether a source comes with svc. */

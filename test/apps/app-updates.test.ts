@@ -27,7 +27,9 @@ test("it is looked within an hour of the start and then once a day, and what can
     clock,
     log: { warn: () => undefined },
     random: () => 1,
+    version: "1.0.0",
     packages: {
+      newerSvc: () => Promise.resolve({ version: "1.1.0", url: "" }),
       newerVersion: ({ origin: { commit } }) => {
         asked.push(commit);
         if (commit === "c0") throw new SvcError("git_failed", "there is no such host");
@@ -60,13 +62,12 @@ test("it is looked within an hour of the start and then once a day, and what can
 
   // Whoever asks hears of their own alone.
   const caller = { uid: 1000, root: false, ownerUid: 1000 };
-  t.deepEqual(await updates.look(caller, new AbortController().signal), [
-    { id: "web", version: "v1", availableVersion: "v2", outdatedImages: [] },
-  ]);
+  const look = async () => (await updates.look(caller, new AbortController().signal)).apps;
+  t.deepEqual(await look(), [{ id: "web", version: "v1", availableVersion: "v2", outdatedImages: [] }]);
   t.deepEqual(turns, ["taken", "given back"]);
   image = () => Promise.reject(new SvcError("unavailable", "the registry does not answer"));
   t.deepEqual(
-    await updates.look(caller, new AbortController().signal),
+    await look(),
     [
       {
         ...{ id: "web", version: "v1", availableVersion: "v2", outdatedImages: [] },
@@ -79,9 +80,7 @@ test("it is looked within an hour of the start and then once a day, and what can
   const built = { freshness: "unknown", freshnessReason: "it was built here" } as const;
   image = () =>
     Promise.resolve({ services: [silent, built, silent].map((each) => ({ service: "s", image: each })) });
-  t.like(await updates.look(caller, new AbortController().signal), [
-    { id: "web", availableVersion: "v2", problem: "it hangs" },
-  ]);
+  t.like(await look(), [{ id: "web", availableVersion: "v2", problem: "it hangs" }]);
   await eventually(() => assert.ok(!clock.isIdle));
   updates[Symbol.dispose]();
   t.true(clock.isIdle);

@@ -253,7 +253,7 @@ test("of several files the one that says how it runs counts, and another may be 
   t.is((await planManifest(new PackageFiles(dir))).from, "compose.yaml");
   t.is((await planManifest(new PackageFiles(dir), { from: "Dockerfile" })).from, "Dockerfile");
   await t.throwsAsync(planManifest(new PackageFiles(dir), { from: "notes.txt" }), {
-    message: /known are compose.yaml/,
+    message: /known are .*compose.yaml/,
   });
 });
 
@@ -262,4 +262,120 @@ test("a directory with nothing that is known, and one behind a link, are no pack
   const dir = await directory(t, {});
   await symlink("/etc/hostname", join(dir, "compose.yaml"));
   await t.throwsAsync(planManifest(new PackageFiles(dir)), { message: /has nothing to make a package of/ });
+});
+
+test("an app of a CasaOS store keeps its data in the package, and its page's port can be chosen", async (t) => {
+  const dir = await directory(t, {
+    "docker-compose.yml": `name: notes
+services:
+  notes:
+    image: example/notes:1.2.3
+    container_name: notes
+    environment: { PUID: $PUID, TZ: $TZ, TITLE: "\${TITLE:-Notes}" }
+    ports:
+      - { target: 80, published: "8085", protocol: tcp }
+      - "9443:9443"
+    volumes:
+      - { type: bind, source: /DATA/AppData/$AppID/config, target: /config }
+      - /DATA/AppData/notes:/data
+      - /DATA/Media:/media
+    x-casaos: { envs: [] }
+x-casaos:
+  title: { en_us: Notes, de_de: Notizen }
+  tagline: { en_us: Writes things down }
+  port_map: "8085"
+`,
+  });
+  const { manifest, notes, files = {}, from } = await planManifest(new PackageFiles(dir));
+  t.is(from, "docker-compose.yml");
+  t.like(manifest, { id: "notes", name: "Notes", summary: "Writes things down" });
+  t.deepEqual(manifest.compose, { file: "svc.compose.yaml" });
+  t.deepEqual(Object.keys(manifest.settings?.properties ?? {}).toSorted(), ["port", "puid", "title", "tz"]);
+  t.like(manifest.settings?.properties["port"], { type: "integer", default: 8085, env: "PORT" });
+  t.deepEqual(manifest.ports, [
+    { name: "notes", setting: "port" },
+    { name: "notes-9443", default: 9443 },
+  ]);
+  t.deepEqual(manifest.permissions, ["host_mounts"], "what apps share there is the host's");
+  t.true(notes.some((note) => note.includes("/DATA/Media")));
+  const made = files["svc.compose.yaml"] ?? "";
+  for (const part of ["source: ./data/config", "- ./data:/data", "${PUID:-1000}"])
+    t.true(made.includes(part), part);
+  t.notRegex(made, /container_name|AppID|Notizen/);
+});
+
+for (const { form, file } of [
+  {
+    form: "its own form",
+    file: {
+      "docker-compose.json": JSON.stringify({
+        services: [
+          {
+            name: "wiki",
+            image: "example/wiki:3",
+            isMain: true,
+            internalPort: 3000,
+            environment: [{ key: "DB_PASSWORD", value: "${WIKI_PASSWORD}" }],
+            volumes: [{ hostPath: "${APP_DATA_DIR}/data", containerPath: "/data" }],
+            dependsOn: ["db"],
+            extraLabels: { a: "b" },
+          },
+          { name: "db", image: "postgres:16", addPorts: [{ hostPort: 5433, containerPort: 5432 }] },
+        ],
+      }),
+    },
+  },
+  {
+    form: "a compose file",
+    file: {
+      "docker-compose.yml": `services:
+  wiki:
+    image: example/wiki:3
+    container_name: wiki
+    ports: ["\${APP_PORT}:3000"]
+    environment: { DB_PASSWORD: "\${WIKI_PASSWORD}" }
+    volumes: ["\${APP_DATA_DIR}/data:/data"]
+    depends_on: [db]
+    networks: [tipi_main_network]
+    labels: { traefik.enable: true }
+  db: { image: "postgres:16", ports: ["5433:5432"] }
+networks: { tipi_main_network: { external: true } }
+`,
+    },
+  },
+]) {
+  test(`an app of a Runtipi store with ${form} has the settings of its form`, async (t) => {
+    const field = { type: "random", label: "Password", env_variable: "WIKI_PASSWORD", required: true };
+    const config = {
+      ...{ id: "wiki", name: "A Wiki", short_desc: "Pages for all", version: "v3.2", port: 8123 },
+      ...{ tipi_version: 4, form_fields: [field] },
+    };
+    const dir = await directory(t, { ...file, "config.json": JSON.stringify(config) });
+    const { manifest, notes, files = {} } = await planManifest(new PackageFiles(dir));
+    t.like(manifest, { id: "wiki", name: "A Wiki", summary: "Pages for all", version: "3.2" });
+    t.deepEqual(manifest.settings?.required, ["wiki_password"]);
+    t.like(manifest.settings?.properties["wiki_password"], { title: "Password", secret: true });
+    t.like(manifest.settings?.properties["port"], { type: "integer", default: 8123 });
+    t.deepEqual(manifest.ports, [
+      { name: "wiki", setting: "port" },
+      { name: "db", default: 5433 },
+    ]);
+    t.is(manifest.permissions, undefined);
+    const made = files["svc.compose.yaml"] ?? "";
+    t.true(made.includes("./data:/data"));
+    t.notRegex(made, /tipi|traefik|container_name/);
+    t.is(
+      notes.some((note) => note.includes("extraLabels")),
+      form === "its own form",
+    );
+    const [name = "", text = ""] = Object.entries(files)[0] ?? [];
+    await writeFile(join(dir, name), text);
+    await writeFile(join(dir, "svc.yaml"), (await planManifest(new PackageFiles(dir))).text);
+    t.deepEqual((await checkPackage(dir, settingsThread)).problems, []);
+  });
+}
+
+test("a config.json of something else is none of a store", async (t) => {
+  const { from } = await plan(t, { "config.json": "{}", Procfile: "web: node a.js\n" });
+  t.is(from, "Procfile");
 });

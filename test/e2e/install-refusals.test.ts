@@ -121,7 +121,7 @@ const bad: Readonly<Record<string, { request: object; reason: string; field?: st
   "an unknown id": { request: { spec: "nothing-of-that-name" }, reason: "not_found" },
   "a remote helper": { request: { spec: "ext::sh -c id" }, reason: "invalid_request", field: "spec" },
   "an option": { request: { spec: "--upload-pack=id" }, reason: "invalid_request", field: "spec" },
-  "a directory that is not there": { request: { spec: "/nonexistent/package" }, reason: "package_invalid" },
+  "a directory that is not there": { request: { spec: "/nonexistent/package" }, reason: "no_manifest" },
 };
 
 for (const [name, { request, reason, field }] of Object.entries(bad)) {

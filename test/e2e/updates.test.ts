@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { chown, mkdir, readFile, readdir, rm, writeFile } from "node:fs/promises";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { promisify } from "node:util";
 import test from "ava";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
@@ -31,7 +31,7 @@ test("an app of which there is something newer is told of everywhere until it is
   await apps.installApp({ spec: join(daemon.dir, "plain"), portAuto: true });
   const none = await svc("outdated");
   t.deepEqual([none.exitCode, none.stdout], [0, ""]);
-  t.regex(none.stderr, /Nothing newer was found/);
+  t.regex(none.stderr, /^Nothing newer was found\.$/m);
 
   await addVersion(repository, port, { version: "1.1.0" });
   const { updates } = await apps.listUpdates({});
@@ -125,6 +125,52 @@ test("a git repository without a manifest is cloned, gets one, and is installed"
   t.regex(await readFile(join(here, "plain/svc.yaml"), "utf8"), /exec: \[node, server\.mjs\]/);
 });
 
+test("an app of a store of another system is cloned alone, and its manifest is shown before it is installed", async (t) => {
+  await using daemon = await startDaemon();
+  const store = join(daemon.dir, "store");
+  const files = {
+    "apps/wiki/config.json": `{"id":"wiki","name":"A Wiki","short_desc":"Pages","port":8123,"tipi_version":1}`,
+    "apps/wiki/docker-compose.json": `{"services":[{"name":"wiki","image":"example/wiki:3","isMain":true,"internalPort":80}]}`,
+    "apps/other/config.json": `{"id":"other","name":"Other","tipi_version":1}`,
+  };
+  for (const [path, text] of Object.entries(files)) {
+    await mkdir(join(store, dirname(path)), { recursive: true });
+    await writeFile(join(store, path), text);
+  }
+  const run = promisify(execFile);
+  const git = ["-C", store, "-c", "user.name=t", "-c", "user.email=t@example.org"];
+  for (const words of [
+    ["init", "--quiet"],
+    ["add", "--all"],
+    ["commit", "--quiet", "--message", "apps"],
+  ])
+    await run("git", [...git, ...words]);
+  const here = join(daemon.dir, "here");
+  await mkdir(here);
+  const svc = async (...words: string[]) =>
+    run(process.execPath, [main, ...words, "--socket", daemon.socketPath], {
+      cwd: here,
+      env: { ...process.env, HOME: daemon.dir },
+    }).catch((error: unknown) => error as { stdout: string; stderr: string });
+  await svc("source", "add", "tipi", `file://${store}`);
+  t.regex((await svc("search", "wiki", "--source", "tipi")).stdout, /^tipi\/wiki +A Wiki +compose +Pages$/m);
+  t.regex((await svc("install", "tipi/wiki")).stderr, /there is no svc\.yaml in apps\/wiki of file:/);
+  t.deepEqual(await readdir(here), []);
+
+  // Whether there is an engine here to run it is another matter.
+  const { stderr } = await svc("install", "tipi/wiki", "--yes");
+
+  t.regex(stderr, /id: wiki[^]*name: A Wiki[^]*compose:/, "what is made is shown");
+  t.deepEqual(await readdir(here), ["wiki"]);
+  t.deepEqual((await readdir(join(here, "wiki"))).toSorted(), [
+    "config.json",
+    "docker-compose.json",
+    "svc.compose.yaml",
+    "svc.yaml",
+  ]);
+  t.regex(await readFile(join(here, "wiki/svc.compose.yaml"), "utf8"), /\$\{PORT:-8123\}:80/);
+});
+
 test("svc ls shows the apps of a state, a runtime or an owner", async (t) => {
   const daemon = await emptyDaemon();
   const svc = (...args: string[]): Promise<SvcRun> => runSvc([...args, "--socket", daemon.socketPath]);
@@ -150,7 +196,7 @@ test("packages are searched in all sources, one that cannot be read is told, and
   const details = "license: MIT, runtime: docker, permissions: [gpu], size: 512MiB, tags: [notes]";
   await writeFile(
     join(own, "index.yaml"),
-    `packages: { wiki: { directory: wiki, name: A Wiki, summary: Pages for all., ${details} } }\n`,
+    `packages: { wiki: { directory: wiki, name: A Wiki, summary: Pages for all., ${details} } }\nsvc: { version: v99.1.0, url: "https://svc.example/get" }\n`,
   );
   await sources.upsertSource({ name: "own", url: own });
   await sources.upsertSource({ name: "broken", url: join(daemon.dir, "nowhere") });
@@ -172,6 +218,8 @@ test("packages are searched in all sources, one that cannot be read is told, and
     t.regex(card.stdout, line);
   t.regex(card.stderr, /svc install own\/wiki/);
   t.is((await svc("source", "show", "own/nothing")).exitCode, 3);
+  t.like((await daemon.client(AppService).listUpdates({})).svc, { version: "v99.1.0" });
+  t.regex((await svc("outdated")).stderr, /^There is svc v99\.1\.0: https:\/\/svc\.example\/get$/m);
   t.like(await errorOf(sources.searchPackages({ source: "other" })), { code: "InvalidArgument" });
 });
 

@@ -221,3 +221,43 @@ test("what comes with svc is upgraded from where it lies now; of a directory wha
     t.is(await resolver.newerVersion(plain, caller), newer, version);
   }
 });
+
+test("app stores of CasaOS and Runtipi are sources, without what cannot be read or is not offered", async (t) => {
+  await using world = await World.create();
+  const tipi = (id: string, more: object = {}): string =>
+    JSON.stringify({ id, name: "A Wiki", short_desc: "Pages\nfor all", categories: ["books"], ...more });
+  const casa = await TestRepository.create(world.path("casa"));
+  await casa.commit({
+    "Apps/My Notes/docker-compose.yml":
+      "services: {a: {image: a}}\nx-casaos: {title: {en_us: Notes}, tagline: {en_us: Writes}, category: Office}\n",
+    "Apps/broken/docker-compose.yml": "x-casaos: {title: [\n",
+    "Apps/plain/docker-compose.yml": "services: {a: {image: a}}\n",
+  });
+  const store = await TestRepository.create(world.path("tipi"));
+  await store.commit({
+    "apps/wiki/config.json": tipi("wiki"),
+    "apps/gone/config.json": tipi("gone", { available: false }),
+    "apps/broken/config.json": "{",
+    "apps/large/config.json": tipi("large", { description: "x".repeat(70_000) }),
+  });
+  const resolver = world.resolver({
+    sources: [
+      { name: "casa", url: `file://${world.path("casa")}` },
+      { name: "tipi", url: `file://${world.path("tipi")}` },
+    ],
+  });
+  const { packages, errors } = await resolver.search([], undefined, caller, {});
+  t.deepEqual(errors, []);
+  t.deepEqual(
+    packages.map(({ id, name, summary, tags, runtime }) => ({ id, name, summary, tags, runtime })),
+    [
+      { id: "wiki", name: "A Wiki", summary: "Pages", tags: ["books"], runtime: "compose" },
+      { id: "my-notes", name: "Notes", summary: "Writes", tags: ["Office"], runtime: "compose" },
+    ],
+  );
+  const error = await t.throwsAsync(resolver.resolve({ spec: "casa/my-notes" }, caller), {
+    instanceOf: SvcError,
+  });
+  t.is(error.reason, "no_manifest");
+  t.deepEqual(error.payload, { url: `file://${world.path("casa")}`, directory: "Apps/My Notes" });
+});

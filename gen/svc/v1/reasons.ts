@@ -17,6 +17,7 @@ export const reasonRules = {
   license_required: {"code":"failed_precondition"},
   ambiguous: {"code":"failed_precondition"},
   package_invalid: {"code":"invalid_argument"},
+  no_manifest: {"code":"invalid_argument"},
   source_failed: {"code":"unavailable"},
   git_failed: {"code":"failed_precondition"},
   build_failed: {"code":"failed_precondition"},

@@ -82,9 +82,8 @@ async function install(context: CommandContext, spec: string, options: InstallOp
   };
   let app = await installAsking(context, request).catch(async (error: unknown) => {
     const { cloneWithoutManifest } = await import("../clone-repository.ts");
-    const repository = { url: spec, revision: request.branch || request.tag };
-    const dir = await cloneWithoutManifest(context, repository, error);
-    return installAsking(context, { ...request, spec: dir, branch: "", tag: "" });
+    const dir = await cloneWithoutManifest(context, request.branch || request.tag, error);
+    return installAsking(context, { ...request, spec: dir, source: "", branch: "", tag: "" });
   });
   if (options.start === true) {
     if (!context.json) context.note(escapeControls(`Installed ${app.id} ${app.version}; starting it.`));

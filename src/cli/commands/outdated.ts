@@ -9,7 +9,7 @@ import { calls, type AppUpdate } from "../transport/calls.ts";
 export function addOutdatedCommand(parent: Command, run: RunCommand): void {
   parent
     .command("outdated")
-    .description("ask sources and registries for what is newer than the installed apps")
+    .description("ask sources and registries for what is newer than the installed apps, and than svc itself")
     .action(run(showOutdated));
 }
 
@@ -23,7 +23,7 @@ const columns: readonly Column<AppUpdate>[] = [
 async function showOutdated(context: CommandContext): Promise<void> {
   const answer = await context.call(calls.listUpdates, {});
   if (context.json) return context.printJson(answer);
-  const { updates } = answer;
+  const { updates, svc } = answer;
   for (const { id, problem } of updates) {
     if (problem !== undefined) context.note(escapeControls(`warning: not known of ${id}: ${problem}`));
   }
@@ -31,7 +31,9 @@ async function showOutdated(context: CommandContext): Promise<void> {
   const isQuiet = context.options.quiet === true;
   const isKnown = updates.every(({ problem }) => problem === undefined);
   if (newer.length > 0) await context.printTable(columns, newer);
-  else if (isKnown && !isQuiet) context.note("Nothing newer was found.");
+  else if (isKnown && !isQuiet && svc === undefined) context.note("Nothing newer was found.");
+  if (svc !== undefined && !isQuiet)
+    context.note(escapeControls(`There is svc ${svc.version}${svc.url === "" ? "" : `: ${svc.url}`}`));
   const [first] = newer;
   if (first === undefined || isQuiet) return;
   const next =

@@ -1,0 +1,90 @@
+/**
+ * A manifest for an app of a CasaOS store: a compose file with `x-casaos`, which names directories of that system and
+ * variables that it sets. What is run is a compose file of svc's own making, with places in the package instead.
+ */
+import { basename } from "node:path";
+import { stringify } from "yaml";
+import type { JsonObject, JsonValue } from "../lib/json.ts";
+import { mapValues } from "../lib/map-values.ts";
+import {
+  isSet,
+  listOf,
+  mapTexts,
+  mergedRecord,
+  recordOf,
+  textOf,
+} from "../runtimes/compose/compose-values.ts";
+import { readComposeFile } from "./compose-file.ts";
+import { invalidFile } from "./derived.ts";
+import type { Derived } from "./derived.ts";
+import { fromCompose, inEnglish } from "./from-compose.ts";
+import { PlannedFiles } from "./package-files.ts";
+import type { PackageFiles } from "./package-files.ts";
+
+export const madeComposeFile = "svc.compose.yaml";
+
+/** What CasaOS sets, with a value that does for most apps. */
+const defaults: Readonly<Record<string, string>> = { PUID: "1000", PGID: "1000", TZ: "UTC" };
+
+/**
+ * @returns undefined for a compose file that is none of CasaOS
+ * @throws SvcError `package_invalid` with the lines of what cannot be read
+ */
+export async function fromCasaOs(files: PackageFiles, name: string): Promise<Derived | undefined> {
+  const text = (await files.text(name)) ?? "";
+  if (!/^x-casaos\s*:/m.test(text)) return undefined;
+  const reading = readComposeFile(text);
+  if ("problems" in reading) throw invalidFile(name, reading.problems);
+  const { document } = reading.file;
+  const id = textOf(document["name"]) || basename(files.root).toLowerCase();
+  const { title = null, tagline = null, port_map: mainPort } = recordOf(document["x-casaos"]);
+  const services = mapValues(recordOf(document["services"]), (service) =>
+    serviceOf(mergedRecord(service), textOf(mainPort)),
+  );
+  const described = { title: inEnglish(title), tagline: inEnglish(tagline) };
+  const whole = { ...document, services, "x-casaos": described };
+  const made = stringify(
+    mapTexts(whole, (part) => withVariables(part, id)),
+    { lineWidth: 0 },
+  );
+  const dotenv = await files.text(".env");
+  const planned = new PlannedFiles(files.root, {
+    [madeComposeFile]: made,
+    ...(dotenv !== undefined && { ".env": dotenv }),
+  });
+  const derived = await fromCompose(planned, madeComposeFile);
+  return { ...derived, from: name, files: { [madeComposeFile]: made } };
+}
+
+function serviceOf(service: JsonObject, mainPort: string): JsonObject {
+  const { volumes = null, ports = null, "x-casaos": _, container_name: __, ...rest } = service;
+  return {
+    ...rest,
+    ...(isSet(volumes) && { volumes: listOf(volumes).map((volume) => mapTexts(volume, inPackage)) }),
+    ...(isSet(ports) && { ports: listOf(ports).map((port) => withSetting(port, mainPort)) }),
+  };
+}
+
+/** The data of the app itself; what other apps share there stays what it is. */
+function inPackage(text: string): string {
+  return text.replace(/^\/DATA\/AppData\/(?:\$\{?AppID\}?|[^/$:]+)(?=[/:]|$)/, "./data");
+}
+
+/** Where the page of the app is can be chosen. */
+function withSetting(port: JsonValue, mainPort: string): JsonValue {
+  const variable = `\${PORT:-${mainPort}}`;
+  if (mainPort === "" || !/^\d+$/.test(mainPort)) return port;
+  if (typeof port === "string")
+    return port.startsWith(`${mainPort}:`) ? `${variable}${port.slice(mainPort.length)}` : port;
+  const long = recordOf(port);
+  return textOf(long["published"]) === mainPort ? { ...long, published: variable } : port;
+}
+
+function withVariables(text: string, id: string): string {
+  return text
+    .replaceAll(/\$\{?AppID\}?/g, id)
+    .replaceAll(/\$(?:\{(\w+)\}|([A-Za-z_]\w*))/g, (whole, braced?: string, plain?: string) => {
+      const name = braced ?? plain ?? "";
+      return Object.hasOwn(defaults, name) ? `\${${name}:-${defaults[name] ?? ""}}` : whole;
+    });
+}

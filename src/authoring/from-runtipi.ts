@@ -1,0 +1,214 @@
+/**
+ * A manifest for an app of a Runtipi store: `config.json` says what can be set, `docker-compose.json` in a form of its own, or
+ * `docker-compose.yml`, what runs. What is run is a compose file of svc's own making.
+ */
+import { stringify } from "yaml";
+import { SvcError } from "../errors.ts";
+import type { JsonObject, JsonValue } from "../lib/json.ts";
+import { mapValues } from "../lib/map-values.ts";
+import type { SettingDocument } from "../packages/manifest-document.ts";
+import {
+  isSet,
+  listOf,
+  mapTexts,
+  mergedRecord,
+  recordOf,
+  textOf,
+} from "../runtimes/compose/compose-values.ts";
+import { readComposeFile } from "./compose-file.ts";
+import { invalidFile, settingName } from "./derived.ts";
+import type { Derived } from "./derived.ts";
+import { madeComposeFile } from "./from-casaos.ts";
+import { fromCompose } from "./from-compose.ts";
+import { PlannedFiles } from "./package-files.ts";
+import type { PackageFiles } from "./package-files.ts";
+
+const dynamicFile = "docker-compose.json";
+const plainFile = "docker-compose.yml";
+
+/**
+ * @param name `config.json`
+ * @returns undefined for a directory that is none of Runtipi
+ * @throws SvcError `package_invalid` for what cannot be read
+ */
+export async function fromRuntipi(files: PackageFiles, name: string): Promise<Derived | undefined> {
+  const config = recordOf(await readJson(files, name));
+  if (config["tipi_version"] === undefined) return undefined;
+  const id = textOf(config["id"]);
+  const notes: string[] = [];
+  const dynamic = await readJson(files, dynamicFile);
+  const document =
+    dynamic === undefined
+      ? plainDocument((await files.text(plainFile)) ?? "")
+      : { services: dynamicServices(recordOf(dynamic), notes) };
+  const port = Number(config["port"]) || undefined;
+  const made = stringify(
+    mapTexts(document, (text) => withPlaces(text, id, port)),
+    { lineWidth: 0 },
+  );
+  const planned = new PlannedFiles(files.root, { [madeComposeFile]: made });
+  const { manifest, ...derived } = await fromCompose(planned, madeComposeFile);
+  const { settings, ...rest } = manifest;
+  const version = /\d+(?:\.\d+)*/.exec(textOf(config["version"]))?.[0];
+  const [summary = ""] = textOf(config["short_desc"]).split("\n");
+  return {
+    from: name,
+    files: { [madeComposeFile]: made },
+    notes: [...derived.notes, ...notes],
+    manifest: {
+      ...rest,
+      id,
+      ...(isSet(config["name"]) && { name: textOf(config["name"]).slice(0, 256) }),
+      ...(version !== undefined && { version }),
+      ...(summary !== "" && { summary: summary.slice(0, 256) }),
+      ...(settings !== undefined && { settings: withForm(settings, listOf(config["form_fields"])) }),
+    },
+  };
+}
+
+async function readJson(files: PackageFiles, name: string): Promise<JsonValue | undefined> {
+  const text = await files.text(name);
+  if (text === undefined) return undefined;
+  try {
+    return JSON.parse(text) as JsonValue;
+  } catch (cause) {
+    throw new SvcError("package_invalid", `${name} is no JSON`, { cause });
+  }
+}
+
+/** Runtipi's own network and what its proxy reads go. */
+function plainDocument(text: string): JsonObject {
+  const reading = readComposeFile(text);
+  if ("problems" in reading) throw invalidFile(plainFile, reading.problems);
+  const { services, volumes } = reading.file.document;
+  return {
+    services: mapValues(recordOf(services), (service) => {
+      const { networks: _, labels: __, container_name: ___, ...rest } = mergedRecord(service);
+      return rest;
+    }),
+    ...(isSet(volumes) && { volumes: volumes ?? null }),
+  };
+}
+
+/** Keys of a service in Runtipi's form that compose has by another name. */
+const renamed: Readonly<Record<string, string>> = {
+  image: "image",
+  command: "command",
+  entrypoint: "entrypoint",
+  environment: "environment",
+  user: "user",
+  hostname: "hostname",
+  privileged: "privileged",
+  devices: "devices",
+  tty: "tty",
+  sysctls: "sysctls",
+  ulimits: "ulimits",
+  pid: "pid",
+  capAdd: "cap_add",
+  networkMode: "network_mode",
+  workingDir: "working_dir",
+  shmSize: "shm_size",
+  stopGracePeriod: "stop_grace_period",
+  stopSignal: "stop_signal",
+  stdinOpen: "stdin_open",
+  readOnly: "read_only",
+  extraHosts: "extra_hosts",
+  securityOpt: "security_opt",
+  dependsOn: "depends_on",
+};
+const converted = new Set(["name", "isMain", "internalPort", "addPorts", "volumes", "healthCheck"]);
+
+function dynamicServices(document: JsonObject, notes: string[]): JsonObject {
+  const services: JsonObject = {};
+  for (const value of listOf(document["services"])) {
+    const service = recordOf(value);
+    const name = textOf(service["name"]);
+    const made: JsonObject = {};
+    for (const [key, part] of Object.entries(service)) {
+      const known = Object.hasOwn(renamed, key) ? renamed[key] : undefined;
+      if (known !== undefined) made[known] = key === "environment" ? environmentOf(part) : part;
+      else if (!converted.has(key))
+        notes.push(`service "${name}": ${key} of ${dynamicFile} is not carried over`);
+    }
+    const ports = [
+      ...(service["isMain"] === true && isSet(service["internalPort"])
+        ? [`\${APP_PORT}:${textOf(service["internalPort"])}`]
+        : []),
+      ...listOf(service["addPorts"]).map((port) => portOf(recordOf(port))),
+    ];
+    const volumes = listOf(service["volumes"]).map((volume) => volumeOf(recordOf(volume)));
+    const health = recordOf(service["healthCheck"]);
+    services[name] = {
+      ...made,
+      ...(ports.length > 0 && { ports }),
+      ...(volumes.length > 0 && { volumes }),
+      ...(isSet(health["test"]) && { healthcheck: healthOf(health) }),
+    };
+  }
+  return services;
+}
+
+/** `[{key, value}]` or `{key: value}`. */
+function environmentOf(value: JsonValue): JsonValue {
+  if (!Array.isArray(value)) return value;
+  return Object.fromEntries(
+    value.map((pair) => [textOf(recordOf(pair)["key"]), textOf(recordOf(pair)["value"])]),
+  );
+}
+
+function portOf({ hostPort, containerPort, udp, tcp }: JsonObject): string {
+  const both = `${textOf(hostPort)}:${textOf(containerPort)}`;
+  return udp === true && tcp !== true ? `${both}/udp` : both;
+}
+
+function volumeOf({ hostPath, containerPath, readOnly }: JsonObject): string {
+  return `${textOf(hostPath)}:${textOf(containerPath)}${readOnly === true ? ":ro" : ""}`;
+}
+
+function healthOf({ test, interval, timeout, retries, startPeriod }: JsonObject): JsonObject {
+  return {
+    test: test ?? null,
+    ...(interval !== undefined && { interval }),
+    ...(timeout !== undefined && { timeout }),
+    ...(retries !== undefined && { retries }),
+    ...(startPeriod !== undefined && { start_period: startPeriod }),
+  };
+}
+
+/** What Runtipi sets. A host of its own is left to whoever installs it. */
+function withPlaces(text: string, id: string, port: number | undefined): string {
+  return text
+    .replaceAll(/\$\{?APP_DATA_DIR\}?(?=\/|:|$)/g, ".")
+    .replaceAll(/\$\{?APP_ID(?!\w)\}?/g, id)
+    .replaceAll(/\$\{?APP_PORT(?!\w)\}?/g, port === undefined ? "${PORT}" : `\${PORT:-${port}}`)
+    .replaceAll(/\$(?:\{TZ\}|TZ\b)/g, "${TZ:-UTC}");
+}
+
+/** The settings with what the store's form says of them. */
+function withForm(
+  settings: { required?: string[]; properties: Record<string, SettingDocument> },
+  fields: readonly JsonValue[],
+): { required?: string[]; properties: Record<string, SettingDocument> } {
+  const properties = { ...settings.properties };
+  const required = new Set(settings.required);
+  for (const value of fields) {
+    const field = recordOf(value);
+    const variable = textOf(field["env_variable"]);
+    const key = settingName(variable);
+    const known = properties[key];
+    if (variable === "" || known === undefined) continue;
+    const isSecret = field["type"] === "password" || field["type"] === "random";
+    const fallback = field["default"];
+    const hasDefault = typeof fallback === "string" && !isSecret;
+    properties[key] = {
+      ...known,
+      ...(isSet(field["label"]) && { title: textOf(field["label"]).slice(0, 256) }),
+      ...(isSet(field["hint"]) && { description: textOf(field["hint"]).slice(0, 1_000) }),
+      ...(isSecret && { secret: true }),
+      ...(hasDefault && { default: fallback }),
+    };
+    if ((field["required"] === true || isSecret) && !hasDefault && known.default === undefined)
+      required.add(key);
+  }
+  return { ...settings, ...(required.size > 0 && { required: [...required] }), properties };
+}
