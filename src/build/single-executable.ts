@@ -4,9 +4,10 @@ import { execFile } from "node:child_process";
 import { createHash } from "node:crypto";
 import { chmod, copyFile, mkdtemp, readFile, readdir, rm, stat, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
-import { join, relative } from "node:path";
+import { dirname, join, relative } from "node:path";
 import { promisify } from "node:util";
 import type { PackedFile } from "./executable/unpack.ts";
+import { licenseSection, thirdPartyFiles } from "./third-party.ts";
 
 const run = promisify(execFile);
 /** Where Node looks for what was put in (Node.js documentation, Single executable applications). */
@@ -33,6 +34,7 @@ export async function makeSingleExecutable({ root, bundle, outFile }: Executable
       const path = join(entry.parentPath, entry.name);
       sources.set(relative(bundle, path), path);
     }
+    sources.set(thirdPartyFiles.licenses, await writeLicenses(root, bundle, work));
     const assets = Object.fromEntries([...sources].sort(([a], [b]) => (a < b ? -1 : 1)));
     await bundleStart(
       root,
@@ -51,6 +53,28 @@ export async function makeSingleExecutable({ root, bundle, outFile }: Executable
   } finally {
     await rm(work, { recursive: true, force: true });
   }
+}
+
+/** Those of the bundle and of Node, which is in the file, too. Resolves with the path. */
+async function writeLicenses(root: string, bundle: string, work: string): Promise<string> {
+  const text = await readNodeLicense(root);
+  const section = licenseSection({
+    ...{ name: "Node.js", version: process.versions.node, license: "MIT AND others", texts: [text] },
+  });
+  const path = join(work, thirdPartyFiles.licenses);
+  const others = await readFile(join(bundle, thirdPartyFiles.licenses), "utf8");
+  await writeFile(path, `${others}\n${section}`, { mode: 0o644 });
+  return path;
+}
+
+/** That of the Node that runs this: from npm, or from an archive of nodejs.org. @throws Error when there is none */
+async function readNodeLicense(root: string): Promise<string> {
+  const ofNpm = `node_modules/node/node_modules/node-${process.platform}-${process.arch}`;
+  for (const dir of [join(dirname(process.execPath), ".."), join(root, ofNpm)]) {
+    const text = await readFile(join(dir, "LICENSE"), "utf8").catch(() => undefined);
+    if (text?.startsWith("Node.js is licensed")) return text;
+  }
+  throw new Error(`the license of ${process.execPath} is not found: it cannot be shipped`);
 }
 
 async function readFileEntry([path, source]: [string, string]): Promise<PackedFile> {

@@ -55,7 +55,8 @@ async function readPackage(dir: string): Promise<Package> {
   return { name, version, license, texts };
 }
 
-function licenseSection({ name, version, license, texts }: Package): string {
+/** The licenses of one, as they stand in the file. */
+export function licenseSection({ name, version, license, texts }: Package): string {
   const rule = "=".repeat(80);
   const body =
     texts.length === 0
