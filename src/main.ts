@@ -2,11 +2,8 @@
  * `svc`: from the process's arguments and environment to the command line, which runs everything else. The only reader
  * of `process.argv` and `process.env`, but for the helper programs.
  */
-import { statSync } from "node:fs";
-import { enableCompileCache } from "node:module";
-import { homedir } from "node:os";
+import { fstatSync, statSync, writeSync } from "node:fs";
 import { join } from "node:path";
-import { isatty } from "node:tty";
 import { getSystemErrorMessage } from "node:util";
 import packageJson from "../package.json" with { type: "json" };
 import { exitCodes } from "./cli/exit-codes.ts";
@@ -21,7 +18,10 @@ import type { PathEnvironment } from "./daemon/paths.ts";
 import type { Programs } from "./daemon/programs.ts";
 
 const uid = process.getuid?.() ?? 0;
-const environment: PathEnvironment = { uid, home: homedir(), env: process.env };
+const home = process.env["HOME"] || process.getBuiltinModule("node:os").homedir();
+const environment: PathEnvironment = { uid, home, env: process.env };
+/** Standard streams that were opened: what they still hold is lost with the process. */
+const opened = new Set<NodeJS.WriteStream>();
 /** A bundle has no `src/`. */
 const fromSources = import.meta.dirname.endsWith("/src");
 /** Where `npm start` of a checkout has its daemon; undefined for an installed program. */
@@ -31,36 +31,63 @@ void main();
 async function main(): Promise<void> {
   const host = createHost();
   const builtDir = fromSources ? undefined : import.meta.dirname;
-  process.exitCode = (await runFirstStage(host, { builtDir, openInProcess })) ?? (await runWhole(host));
+  const exitCode = await runFirstStage(host, { builtDir, openInProcess, runDaemon, writePlain });
+  process.exitCode = exitCode ?? (await runWhole(host));
+  if (exitCode === undefined || host.args[0] === "daemon") return;
+  // A stream tells what it could not write in a turn of its own.
+  if (opened.size > 0) await new Promise(setImmediate);
+  // To take everything down in order takes longer than to leave.
+  if ([...opened].every((stream) => stream.writableLength === 0)) process.exit();
+}
+
+/** What cannot be written here is left to the stream, which says so. */
+function writePlain(text: string): boolean {
+  try {
+    if (fstatSync(1).isCharacterDevice()) return false;
+    const bytes = Buffer.from(text);
+    for (let at = 0; at < bytes.length;) {
+      try {
+        at += writeSync(1, bytes, at);
+      } catch {
+        withErrorHandler(process.stdout).write(bytes.subarray(at));
+        return true;
+      }
+    }
+    return true;
+  } catch {
+    return false;
+  }
 }
 
 async function runWhole(host: CliHost): Promise<number> {
-  keepCompiled();
+  await keepCompiled();
   const { runCli } = await import("./cli/cli.ts");
   return runCli(host, { openInProcess, runDaemon });
 }
 
 async function openInProcess(host: CliHost): Promise<Client> {
-  keepCompiled();
+  await keepCompiled();
   const inProcess = await import("./cli/in-process.ts");
   return inProcess.openInProcess(host, { environment, programs: await programs() });
 }
 
 async function runDaemon({ configFile, checkOnly, stop }: DaemonRun): Promise<void> {
+  await keepCompiled();
   if (checkOnly) {
     const { checkConfig } = await import("./daemon/check-config.ts");
     await checkConfig({ file: configFile, environment });
     return;
   }
-  const [{ loadConfig }, { startDaemon }, { takeListenFds }, { bundledPages, sourcePages }] =
+  const [{ loadConfig }, { startDaemon }, { takeListenFds }, { bundledPages, sourcePages }, { isatty }] =
     await Promise.all([
       import("./daemon/config.ts"),
       import("./daemon/daemon.ts"),
       import("./daemon/listen-fds.ts"),
       import("./daemon/page-files.ts"),
+      import("node:tty"),
     ]);
   const readConfig = (): Promise<Config> => loadConfig({ file: configFile, environment });
-  const hangUps = hangUpsInstead(stop);
+  const hangUps = isatty(0) || stop.aborted ? () => undefined : hangUpsInstead();
   await using daemon = await startDaemon({
     config: await readConfig(),
     reloadConfig: readConfig,
@@ -79,8 +106,7 @@ async function runDaemon({ configFile, checkOnly, stop }: DaemonRun): Promise<vo
  * start is done at the end of that.
  * @returns takes what is done from now on
  */
-function hangUpsInstead(stop: AbortSignal): (reload: () => void) => void {
-  if (isatty(0) || stop.aborted) return () => undefined;
+function hangUpsInstead(): (reload: () => void) => void {
   process.removeAllListeners("SIGHUP");
   let wasAsked = false;
   let onHangUp = (): void => {
@@ -94,6 +120,7 @@ function hangUpsInstead(stop: AbortSignal): (reload: () => void) => void {
 }
 
 function createHost(): CliHost {
+  let interrupted: AbortSignal | undefined;
   return {
     args: process.argv.slice(2),
     env: process.env,
@@ -113,7 +140,10 @@ function createHost(): CliHost {
       const { watchReader } = await import("./cli/watch-reader.ts");
       return watchReader(process.stdout.fd, () => process.exit(exitCodes.ok));
     },
-    interrupted: abortOnSignal(),
+    // Whoever does nothing that could be put in order ends at a signal as Node does.
+    get interrupted() {
+      return (interrupted ??= abortOnSignal());
+    },
     now: Date.now,
     version: packageJson.version,
     program: {
@@ -160,6 +190,7 @@ function abortOnSignal(): AbortSignal {
 
 /** A reader that has seen enough (`svc ls | head -1`) is no error of ours; output that is lost is said. */
 function withErrorHandler<Stream extends NodeJS.WriteStream>(stream: Stream): Stream {
+  opened.add(stream);
   if (stream.listenerCount("error") === 0) {
     stream.on("error", (error: NodeJS.ErrnoException) => {
       if (error.code === "EPIPE") process.exit(exitCodes.ok);
@@ -175,9 +206,11 @@ function withErrorHandler<Stream extends NodeJS.WriteStream>(stream: Stream): St
 }
 
 /** For what is long: the cache itself takes longer than to compile the first stage. */
-function keepCompiled(): void {
+async function keepCompiled(): Promise<void> {
   const dir = compileCacheDir(environment);
-  if (dir !== undefined) enableCompileCache(dir);
+  if (dir === undefined) return;
+  const { enableCompileCache } = await import("node:module");
+  enableCompileCache(dir);
 }
 
 /**

@@ -7,15 +7,18 @@
  * that first, and each piece becomes CommonJS afterwards.
  */
 import { build, transform } from "esbuild";
+import { execFile } from "node:child_process";
 import type { BuildResult, Metafile, OutputFile, Plugin } from "esbuild";
 import { access, copyFile, glob, mkdir, rename, rm, writeFile } from "node:fs/promises";
 import { basename, dirname, join, relative, resolve } from "node:path";
+import { promisify } from "node:util";
 import { nativePackageDir } from "./native-package.ts";
 import { writeCommandFiles } from "./command-files.ts";
 import { writeThirdPartyFiles } from "./third-party.ts";
 import { buildWeb } from "./web.ts";
 import packageJson from "../../package.json" with { type: "json" };
 
+const run = promisify(execFile);
 const root = join(import.meta.dirname, "../..");
 const sourceDir = join(root, "src");
 const outDir = resolve(process.argv[2] ?? join(root, "dist"));
@@ -33,7 +36,10 @@ const entryPoints = {
 const mainFile = "svc.cjs";
 /** What answers the commands that are typed all day. */
 const firstStage: readonly string[] = [entryPoints.svc, "src/cli/quick.ts", "src/cli/complete.ts"];
-const packFile = "pack.js";
+/** The main piece, as esbuild calls it. */
+const mainPiece = "svc.js";
+/** The first stage, what loads it, and its code as V8 has compiled it. */
+const [stageFile, packFile, codeFile] = ["first-stage.js", "pack.js", "first-stage.code"];
 const kept = { write: false, metafile: true } as const;
 /** The oldest Node that runs svc: the major version. */
 const leastNode = Number.parseInt(packageJson.engines.node.replace(">=", ""), 10);
@@ -41,6 +47,15 @@ const leastNode = Number.parseInt(packageJson.engines.node.replace(">=", ""), 10
 const versionCheck =
   `if(parseInt(process.versions.node,10)<${leastNode}){` +
   `console.error("svc needs Node ${leastNode} or newer, and this is "+process.version);process.exit(1)}`;
+/** One for all who load it, and so one of each piece. */
+const packLoader = `"use strict";
+const fs=require("node:fs"),{Script}=require("node:vm"),filename=__dirname+"/${stageFile}",code=__dirname+"/${codeFile}";
+let cachedData;
+try{cachedData=fs.readFileSync(code)}catch{}
+const script=new Script(fs.readFileSync(filename,"latin1"),{filename,cachedData});
+module.exports=script.runInThisContext()(require,__dirname);
+if(process.argv[2]==="__compile")process.once("exit",()=>{fs.writeFileSync(code+".new",script.createCachedData());fs.renameSync(code+".new",code)});
+`;
 /** Programs that run as another user: each becomes one file, as loading the sixty of the helper takes longer than to start Node. */
 const programs = ["src/identity/helper.mjs", "src/runtimes/process/supervisor.mjs"];
 /** What is started as it is. */
@@ -140,6 +155,8 @@ await writeThirdPartyFiles(freshDir, {
 });
 // The checkout's own package.json says that .js files are modules.
 await writeFile(join(freshDir, "package.json"), '{ "type": "commonjs" }\n');
+// Which differs from one Node to the next: a package makes its own where it is installed.
+if (process.argv[3] === undefined) await run(process.execPath, [join(freshDir, mainFile), "__compile"]);
 await rm(outDir, { recursive: true, force: true });
 await rename(freshDir, outDir);
 console.log(
@@ -191,38 +208,39 @@ async function bundlePrograms(): Promise<void> {
   });
 }
 
-/** Each file costs as much as the running of many lines: what the first stage loads lies in one, the pack. */
+/**
+ * Each file costs as much as the running of many lines, and compiling costs more than running: what the first stage loads lies
+ * in one, beside which `svc __compile` keeps what V8 has made of it. V8 takes that if it is the same V8.
+ */
 async function writePieces({ outputFiles, metafile }: BuildResult<typeof kept>): Promise<void> {
   const packed = packedChunks(metafile.outputs);
   const fromPack = (code: string): string =>
-    code.replaceAll(/require\("\.\/(?:chunks\/)?([^"/]+)"\)/g, (call, name: string) =>
-      packed.has(name) ? `pack("${name}")` : call,
+    code.replaceAll(/require\("\.\/(?:chunks\/)?([^"/]+)"\)/g, (_call, name: string) =>
+      packed.has(name) ? `pack("${name}")` : `require("./${name}")`,
     );
   const definitions: string[] = [];
   for (const piece of outputFiles) {
-    const { target, code, mode } = await commonJs(piece);
-    const name = basename(target);
+    const name = basename(piece.path);
+    const isPacked = packed.has(name);
+    const { target, code } = await commonJs(piece, isPacked);
     await mkdir(dirname(target), { recursive: true });
-    if (packed.has(name)) {
-      definitions.push(`"${name}"(exports,module){${fromPack(code)}}`);
-      await writeFile(target, `module.exports=require("./${packFile}")("${name}");\n`);
-    } else if (name === mainFile) {
-      const [head = "", ...body] = code.split(versionCheck);
-      await writeFile(
-        target,
-        `${head}${versionCheck}\nconst pack=require("./chunks/${packFile}");${fromPack(body.join(""))}`,
-        { mode },
-      );
-    } else {
-      await writeFile(target, code, { mode });
-    }
+    if (isPacked) definitions.push(`"${name}"(exports,module){${fromPack(code)}}`);
+    if (name === mainPiece) continue;
+    await writeFile(target, isPacked ? `module.exports=require("./${packFile}")("${name}");\n` : code);
   }
+  const chunks = join(freshDir, "chunks");
   await writeFile(
-    join(freshDir, "chunks", packFile),
-    `"use strict";const loaded={},chunks={${definitions.join(",\n")}};` +
+    join(chunks, stageFile),
+    `(function(require,__dirname){"use strict";const loaded={},chunks={${definitions.join(",\n")}};` +
       "function pack(name){let module=loaded[name];if(module===undefined)" +
       "chunks[name]((module=loaded[name]={exports:{}}).exports,module);return module.exports}" +
-      "module.exports=pack;\n",
+      "return pack})",
+  );
+  await writeFile(join(chunks, packFile), packLoader);
+  await writeFile(
+    join(freshDir, mainFile),
+    `#!/usr/bin/env node\n"use strict";${versionCheck}\nrequire("./chunks/${packFile}")("${mainPiece}");\n`,
+    { mode: 0o755 },
   );
 }
 
@@ -238,22 +256,23 @@ function packedChunks(outputs: Metafile["outputs"]): ReadonlySet<string> {
   };
   for (const [path, { entryPoint }] of Object.entries(outputs)) {
     if (entryPoint === undefined || !firstStage.includes(entryPoint)) continue;
-    if (entryPoint !== entryPoints.svc) names.add(basename(path));
+    names.add(basename(path));
     add(path);
   }
   return names;
 }
 
 /** CommonJS has no `import.meta`: what it says is the same for all pieces, the directory of the bundle. */
-async function commonJs({ path, text }: OutputFile): Promise<{ target: string; code: string; mode: number }> {
-  const isMain = relative(freshDir, path) === "svc.js";
-  const target = isMain ? join(freshDir, mainFile) : path;
-  const toRoot = JSON.stringify(relative(dirname(path), freshDir) || ".");
+async function commonJs(
+  { path, text }: OutputFile,
+  isPacked: boolean,
+): Promise<{ target: string; code: string }> {
+  // What is packed lies among the chunks, wherever it was.
+  const dir = isPacked ? join(freshDir, "chunks") : dirname(path);
+  const toRoot = JSON.stringify(relative(dir, freshDir) || ".");
   const needsUrl = text.includes("bundleUrl");
   const prelude = [
-    isMain ? "#!/usr/bin/env node\n" : "",
     '"use strict";',
-    isMain ? `${versionCheck}\n` : "",
     needsUrl || text.includes("bundleDir")
       ? `const bundleDir=require("node:path").join(__dirname,${toRoot});`
       : "",
@@ -262,13 +281,12 @@ async function commonJs({ path, text }: OutputFile): Promise<{ target: string; c
   const { code } = await transform(text, {
     format: "cjs",
     platform: "node",
-    // An older Node has to understand the file to say that it is too old.
-    target: isMain ? "node12" : `node${leastNode}`,
+    target: `node${leastNode}`,
     supported: { "dynamic-import": false },
     minifySyntax: true,
     minifyWhitespace: true,
   });
-  return { target, code: prelude.join("") + code, mode: isMain ? 0o755 : 0o644 };
+  return { target: path, code: prelude.join("") + code };
 }
 
 async function copy(from: string, to: string): Promise<void> {

@@ -49,7 +49,7 @@ export async function runCli(host: CliHost, dependencies: CliDependencies): Prom
   try {
     if (host.args[0] === "__complete") {
       const { complete } = await import("./complete.ts");
-      await complete(host, treeOf(program), host.args.slice(1));
+      host.stdout.write(await complete(host, treeOf(program), host.args.slice(1)));
       return exitCodes.ok;
     }
     await program.parseAsync(args, { from: "user" });

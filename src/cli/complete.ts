@@ -5,15 +5,17 @@ import type { CliHost } from "./host.ts";
 import type { NodeOptions } from "./nodes/choose-node.ts";
 import { escapeCell } from "./render/escape.ts";
 
-/** Prints one candidate per line, `word<TAB>description`. @param words what follows `svc`; the last is being typed */
-export async function complete(host: CliHost, program: CommandTree, words: readonly string[]): Promise<void> {
+/** One candidate per line, `word<TAB>description`. @param words what follows `svc`; the last is being typed */
+export async function complete(
+  host: CliHost,
+  program: CommandTree,
+  words: readonly string[],
+): Promise<string> {
   const current = words.at(-1) ?? "";
   const place = walk(program, words.slice(0, -1));
   const candidates = await candidatesAt(host, place, current);
   const fitting = candidates.filter(({ word }) => word.startsWith(current));
-  host.stdout.write(
-    fitting.map(({ word, description }) => `${escapeCell(word)}\t${escapeCell(description)}\n`).join(""),
-  );
+  return fitting.map(({ word, description }) => `${escapeCell(word)}\t${escapeCell(description)}\n`).join("");
 }
 
 interface Place {

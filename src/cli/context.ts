@@ -1,10 +1,9 @@
 /** What a running command works with. */
-import { setTimeout } from "node:timers/promises";
 import type { DescMessage, MessageShape } from "@bufbuild/protobuf";
 import { SvcError } from "../errors.ts";
 import { chooseColumns } from "./choose-columns.ts";
 import { AdvisedError, describeFailure, failureJson } from "./failure.ts";
-import type { CliHost } from "./host.ts";
+import type { CliHost, OutputStream } from "./host.ts";
 import { localNode } from "./nodes/node-file.ts";
 import { hasPrivateStore } from "./no-daemon.ts";
 import { confirm, isInteractive } from "./prompt.ts";
@@ -84,6 +83,14 @@ export class CommandContext implements AsyncDisposable {
   uninterrupted(limitMs: number): CommandContext {
     const interrupted = AbortSignal.timeout(limitMs);
     const context = new CommandContext({ ...this.host, interrupted }, this.options, this.#openInProcess);
+    context.#client = this.client();
+    return context;
+  }
+
+  /** The same command over the same connection, which writes elsewhere. Not to be disposed. */
+  writingTo(stdout: OutputStream, stderr: OutputStream): CommandContext {
+    const host = { ...this.host, stdout, stderr };
+    const context = new CommandContext(host, this.options, this.#openInProcess);
     context.#client = this.client();
     return context;
   }
@@ -227,7 +234,17 @@ export class CommandContext implements AsyncDisposable {
 
   /** Waits before the next call. @throws the interruption */
   async pause(delayMs: number): Promise<void> {
-    await setTimeout(delayMs, undefined, { signal: this.host.interrupted }).catch(() => undefined);
+    const { interrupted } = this.host;
+    await new Promise<void>((resolve) => {
+      const end = (): void => {
+        clearTimeout(timer);
+        interrupted.removeEventListener("abort", end);
+        resolve();
+      };
+      const timer = setTimeout(end, delayMs);
+      if (interrupted.aborted) end();
+      else interrupted.addEventListener("abort", end);
+    });
     this.throwIfInterrupted();
   }
 

@@ -7,12 +7,16 @@ import { join } from "node:path";
 import type { CommandTree } from "./command-tree.ts";
 import { exitCodes } from "./exit-codes.ts";
 import type { CliHost } from "./host.ts";
+import type { RunDaemon } from "./run-command.ts";
 import type { Client } from "./transport/client.ts";
 
 export interface FirstStage {
   /** Where a bundle keeps what it knows about its commands; undefined for the sources, which ask Commander. */
   readonly builtDir: string | undefined;
   readonly openInProcess: (host: CliHost) => Promise<Client>;
+  readonly runDaemon: RunDaemon;
+  /** Writes to standard output where that is no terminal, without what a stream takes. False: it does not. */
+  readonly writePlain?: ((text: string) => boolean) | undefined;
 }
 
 /** The help of `svc`, as Commander wrote it. */
@@ -33,37 +37,43 @@ export async function runFirstStage(host: CliHost, stage: FirstStage): Promise<n
   if (first === "__complete") return completeLine(host, stage, args.slice(1));
   if (args.length === 1 && (first === "--help" || first === "-h" || first === "help"))
     return help(host, stage);
-  if (args.length === 1 && (first === "--version" || first === "-V")) return print(host, `${host.version}\n`);
+  if (args.length === 1 && (first === "--version" || first === "-V"))
+    return print(host, stage, `${host.version}\n`);
+  if (args.length === 1 && first === "__compile") {
+    const { rehearse } = await import("./rehearsal.ts");
+    await rehearse(host, (rehearsed) => runFirstStage(rehearsed, { ...stage, writePlain: undefined }));
+    return exitCodes.ok;
+  }
   if (args.length === 2 && first === "completion" && second !== undefined) {
     const { completionScripts } = await import("./completion-scripts.ts");
     const script = Object.hasOwn(completionScripts, second)
       ? completionScripts[second as keyof typeof completionScripts]
       : undefined;
-    return script === undefined ? undefined : print(host, script);
+    return script === undefined ? undefined : print(host, stage, script);
   }
   const { runQuickLine } = await import("./quick.ts");
-  return runQuickLine(host, stage.openInProcess);
+  return runQuickLine(host, stage);
 }
 
-function help(host: CliHost, { builtDir }: FirstStage): number | undefined {
-  const built = readBuilt(builtDir, builtFiles.help) as BuiltHelp | undefined;
+function help(host: CliHost, stage: FirstStage): number | undefined {
+  const built = readBuilt(stage.builtDir, builtFiles.help) as BuiltHelp | undefined;
   if (built === undefined) return undefined;
+  if (stage.writePlain?.(built.narrow) === true) return exitCodes.ok;
   const columns = host.stdout.columns ?? 80;
-  if (columns === 80) return print(host, built.narrow);
+  if (columns === 80) return print(host, stage, built.narrow);
   const widest = Math.max(...built.wide.split("\n").map((line) => line.length));
-  return columns > widest ? print(host, built.wide) : undefined;
+  return columns > widest ? print(host, stage, built.wide) : undefined;
 }
 
 async function completeLine(
   host: CliHost,
-  { builtDir }: FirstStage,
+  stage: FirstStage,
   words: readonly string[],
 ): Promise<number | undefined> {
-  const tree = readBuilt(builtDir, builtFiles.commands) as CommandTree | undefined;
+  const tree = readBuilt(stage.builtDir, builtFiles.commands) as CommandTree | undefined;
   if (tree === undefined) return undefined;
   const { complete } = await import("./complete.ts");
-  await complete(host, tree, words);
-  return exitCodes.ok;
+  return print(host, stage, await complete(host, tree, words));
 }
 
 function readBuilt(dir: string | undefined, file: string): unknown {
@@ -71,7 +81,7 @@ function readBuilt(dir: string | undefined, file: string): unknown {
   return JSON.parse(readFileSync(join(dir, file), "utf8")) as unknown;
 }
 
-function print(host: CliHost, text: string): number {
-  host.stdout.write(text);
+function print(host: CliHost, { writePlain }: FirstStage, text: string): number {
+  if (writePlain?.(text) !== true) host.stdout.write(text);
   return exitCodes.ok;
 }

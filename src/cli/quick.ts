@@ -11,6 +11,7 @@ import { showStatus } from "./commands/status.ts";
 import type { CliHost } from "./host.ts";
 import { defaultTail } from "./logs.ts";
 import { runAction } from "./run-action.ts";
+import type { RunDaemon } from "./run-command.ts";
 import { calls } from "./transport/calls.ts";
 import type { Client } from "./transport/client.ts";
 
@@ -63,15 +64,34 @@ export interface QuickLine {
   readonly options: GlobalOptions;
 }
 
+export interface QuickHands {
+  readonly openInProcess: (host: CliHost) => Promise<Client>;
+  readonly runDaemon: RunDaemon;
+}
+
 /** @returns the exit code; undefined for a line that is not one of these */
 export async function runQuickLine(
   host: CliHost,
-  openInProcess: (host: CliHost) => Promise<Client>,
+  { openInProcess, runDaemon }: QuickHands,
 ): Promise<number | undefined> {
+  const configFile = readDaemonLine(host.args);
+  if (configFile !== undefined) {
+    const daemon = { configFile: configFile || undefined, checkOnly: false, stop: host.interrupted };
+    return runAction(host, { options: { color: true }, app: undefined, openInProcess }, () =>
+      runDaemon(daemon),
+    );
+  }
   const line = readQuickLine(host.args);
   if (line === undefined) return undefined;
   const { command, ids, options } = line;
   return runAction(host, { options, app: ids[0], openInProcess }, (context) => command.run(context, ids));
+}
+
+/** `daemon`, as units say it. @returns the configuration file, empty for the mode's own; undefined for another line */
+function readDaemonLine([first, option, file = "", ...others]: readonly string[]): string | undefined {
+  if (first !== "daemon" || others.length > 0) return undefined;
+  if (option === undefined) return "";
+  return option === "--config" && file !== "" && !file.startsWith("-") ? file : undefined;
 }
 
 /** @returns undefined for a line that is not one of these */

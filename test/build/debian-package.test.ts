@@ -99,6 +99,8 @@ async function packNext(deb: string, tree: string): Promise<string> {
       t.is(await property("UnitFileState", unit), "disabled", unit);
     }
     t.is(await machine.run("svc", "--version"), `${version}\n`);
+    const compiled = "/usr/lib/svc/current/chunks/first-stage.code";
+    t.true(existsSync(machine.path(compiled)), "compiled for the Node that is here");
     t.regex(await machine.run("man", "-P", "cat", "svc"), /svc app start ID/);
     t.regex(await machine.run("man", "-P", "cat", "svc.yaml"), /health\.http\.path/);
 
@@ -237,6 +239,7 @@ async function packNext(deb: string, tree: string): Promise<string> {
     // The first daemon has unpacked its files for everybody; the next one finds one of them spoiled.
     const programs = machine.path("/var/cache/svc/programs");
     const [id = ""] = await readdir(programs);
+    t.regex(await readFile(join(programs, id, "LICENSES.txt"), "utf8"), /^Node\.js is licensed/m);
     const spoiled = join(programs, id, "identity/helper.cjs");
     const whole = await readFile(spoiled, "utf8");
     await writeFile(spoiled, "");

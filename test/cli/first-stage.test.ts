@@ -60,9 +60,35 @@ for (const line of [
   "toString",
   "app toString x",
   "completion nope",
+  "daemon --check",
+  "daemon reload",
+  "daemon --config",
+  "daemon --config --check",
+  "daemon --config=x",
+  "daemon --config x y",
 ]) {
   test(`svc ${line} is for the whole command line`, async (t) => {
     t.is(await runFirst(line === "" ? [] : line.split(" ")), undefined);
+  });
+}
+
+for (const line of ["daemon", "daemon --config /etc/own.toml"]) {
+  test(`svc ${line} begins the daemon in the first stage as the whole command line does`, async (t) => {
+    for (const run of [runFirst, runSvc]) {
+      const begun: unknown[] = [];
+      const runDaemon = ({
+        configFile,
+        checkOnly,
+      }: {
+        configFile: string | undefined;
+        checkOnly: boolean;
+      }) => {
+        begun.push({ configFile, checkOnly });
+        return Promise.resolve();
+      };
+      t.like(await run(line.split(" "), { dependencies: { runDaemon } }), { exitCode: 0 });
+      t.deepEqual(begun, [{ configFile: line.split(" ")[2], checkOnly: false }]);
+    }
   });
 }
 

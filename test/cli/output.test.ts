@@ -5,10 +5,12 @@ import { once } from "node:events";
 import { mkdtemp, open, rm, symlink } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { Writable } from "node:stream";
 import { text } from "node:stream/consumers";
 import test from "ava";
 import { eventually } from "../support/eventually.ts";
 import { appOf, startFakeDaemon } from "./support/fake-daemon.ts";
+import { runSvc } from "./support/run-svc.ts";
 import { main } from "../support/svc-main.ts";
 
 const apps = [appOf({ id: "hello", state: "RUNNING" })];
@@ -68,6 +70,34 @@ test("a watched list goes on over a restart of the daemon", async (t) => {
   const [exitCode] = await once(child, "exit");
   t.is(exitCode, 130);
 });
+
+for (const [line, form] of [
+  ["status", "a pipe"],
+  ["stacks", "a terminal"],
+  ["ports", "JSON"],
+] as const) {
+  test(`svc ${line} --watch looks again until Ctrl-C (${form})`, async (t) => {
+    await using daemon = await startFakeDaemon(apps);
+    const looks: string[] = [];
+    const interrupted = new AbortController();
+    const sink = new Writable({
+      write: (chunk: Buffer, _encoding, done) => {
+        looks.push(chunk.toString());
+        if (looks.length === 2) interrupted.abort();
+        done();
+      },
+    });
+    const stdout = Object.assign(sink, { isTTY: form === "a terminal", columns: 80 });
+    const args = [line, "--watch", "--socket", daemon.socketPath, ...(form === "JSON" ? ["--json"] : [])];
+    const { exitCode } = await runSvc(args, { host: { stdout, interrupted: interrupted.signal } });
+    t.is(exitCode, 130);
+    t.is(looks.length, 2);
+    const [first = "", second = ""] = looks;
+    if (form === "JSON") t.true(looks.every((each) => /^[^\n]+\n$/.test(each) && JSON.parse(each) !== null));
+    else if (form === "a pipe") t.is(second, first);
+    else t.is(second, `\x1b[${first.split("\n").length - 1}A\x1b[J${first}`);
+  });
+}
 
 for (const kind of ["pipe", "socket"]) {
   test(`a followed log ends when nobody reads it any more, though nothing is written (${kind})`, async (t) => {

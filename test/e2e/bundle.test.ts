@@ -2,11 +2,12 @@
 import assert from "node:assert/strict";
 import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
-import { access, chmod, cp, mkdtemp, rm, symlink, writeFile } from "node:fs/promises";
+import { access, chmod, cp, mkdtemp, readFile, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
+import { Script } from "node:vm";
 import test from "ava";
 import { eventually } from "../support/eventually.ts";
 import { freePort, writePackage } from "../support/packages.ts";
@@ -43,6 +44,9 @@ test("the bundle is a whole daemon and command line", async (t) => {
     for (let above = dir; above !== dirname(above); above = dirname(above)) {
       await t.throwsAsync(access(join(above, "node_modules")), { code: "ENOENT" }, above);
     }
+    const stage = join(dir, "dist/chunks/first-stage");
+    const [source, cachedData] = [await readFile(`${stage}.js`, "latin1"), await readFile(`${stage}.code`)];
+    t.false(new Script(source, { cachedData }).cachedDataRejected, "what V8 has compiled is of this V8");
     const socket = join(dir, "svc.sock");
     const config = join(dir, "svc.toml");
     await writeFile(

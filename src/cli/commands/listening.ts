@@ -4,13 +4,15 @@ import type { CommandContext } from "../context.ts";
 import { parseCount } from "../option-values.ts";
 import type { RunCommand } from "../run-command.ts";
 import { calls } from "../transport/calls.ts";
+import { watchable, watchOption } from "../watched.ts";
 
 export function addListeningCommand(parent: Command, run: RunCommand): void {
   parent
     .command("listening")
     .description("show what listens on the ports of this machine, and which app it is")
     .argument("[port]", "only this port", parseCount(1, 65_535))
-    .action(run((context, port?: number) => showListening(context, port)));
+    .option(...watchOption)
+    .action(run(watchable((context, port?: number) => showListening(context, port))));
 }
 
 async function showListening(context: CommandContext, port: number | undefined): Promise<void> {

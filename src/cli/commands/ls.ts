@@ -7,17 +7,15 @@ import { pagesOf } from "../pages.ts";
 import { calls } from "../transport/calls.ts";
 import type { App } from "../transport/calls.ts";
 import type { CommandContext } from "../context.ts";
-import { asSvcError, UsageError } from "../failure.ts";
-
-const watchMs = 2_000;
-const notConnected = "not connected; trying again";
+import { UsageError } from "../failure.ts";
+import { watchable, watchOption } from "../watched.ts";
 
 export function addLsCommand(parent: Command, run: RunCommand): void {
   parent
     .command("ls")
     .alias("list")
     .description("list the installed apps")
-    .option("-w, --watch", "go on until Ctrl-C")
+    .option(...watchOption)
     .option("--state <state>", "only those in this state, such as running or failed")
     .option("--runtime <runtime>", "only those that this runs, such as docker")
     .option("--owner <user>", "only those of this user, by name or number")
@@ -26,7 +24,7 @@ export function addLsCommand(parent: Command, run: RunCommand): void {
       "--all-nodes",
       "of this machine and every node of svc node, each of which has --timeout (default: 10 s)",
     )
-    .action(run((context, options: ListOptions) => showApps(context, options)));
+    .action(run(watchable(showApps)));
 }
 
 export interface ListOptions extends Filters {
@@ -58,7 +56,6 @@ export async function showApps(context: CommandContext, options: ListOptions = {
     const { showAllNodes } = await import("./ls-all-nodes.ts");
     return showAllNodes(context, isMeant(options));
   }
-  if (watch) return watchApps(context, options);
   const all = await listAllApps(context);
   const apps = all.filter(isMeant(options));
   if (context.json) return context.printJson({ apps, next_page_token: "" });
@@ -77,32 +74,6 @@ export async function showApps(context: CommandContext, options: ListOptions = {
   const outdated = apps.filter((app) => app.available_version !== undefined).map(({ id }) => id);
   if (outdated.length > 0)
     context.note(`There is something newer of ${escapeControls(outdated.join(", "))}: svc outdated`);
-}
-
-async function watchApps(context: CommandContext, filters: Filters): Promise<void> {
-  const { LiveTable } = await import("../render/live-table.ts");
-  const isTerminal = context.host.stdout.isTTY === true;
-  const live = new LiveTable(isTerminal);
-  /** What was shown last; none before the first answer. */
-  let shown: string | undefined;
-  let isConnected = true;
-  for (;;) {
-    try {
-      const apps = (await listAllApps(context)).filter(isMeant(filters));
-      isConnected = true;
-      shown = context.json ? "" : context.table(appColumns(context.host.now(), apps), apps);
-      await (context.json ? context.printJsonLine({ apps }) : context.print(live.next(shown)));
-    } catch (error) {
-      // A daemon that is restarted is there again soon. One that never answered is told at once.
-      if (shown === undefined || asSvcError(error)?.code !== "unavailable") throw error;
-      if (isConnected) {
-        if (isTerminal && !context.json) await context.print(live.next(`${shown}${notConnected}\n`));
-        else context.note(notConnected);
-      }
-      isConnected = false;
-    }
-    await context.pause(watchMs);
-  }
 }
 
 /** All pages. */

@@ -4,13 +4,15 @@ import type { CommandContext } from "../context.ts";
 import type { RunCommand } from "../run-command.ts";
 import type { Column } from "../render/table.ts";
 import { calls } from "../transport/calls.ts";
+import { watchable, watchOption } from "../watched.ts";
 
 export function addPortsCommand(parent: Command, run: RunCommand): void {
   parent
     .command("ports")
     .description("show the ports that apps publish")
     .argument("[id]", "only this app")
-    .action(run((context, id?: string) => showPorts(context, id)));
+    .option(...watchOption)
+    .action(run(watchable((context, id?: string) => showPorts(context, id))));
 }
 
 async function showPorts(context: CommandContext, id: string | undefined): Promise<void> {

@@ -3,9 +3,14 @@ import type { Command } from "commander";
 import type { CommandContext } from "../context.ts";
 import type { RunCommand } from "../run-command.ts";
 import { calls } from "../transport/calls.ts";
+import { watchable, watchOption } from "../watched.ts";
 
 export function addStacksCommand(parent: Command, run: RunCommand): void {
-  parent.command("stacks").description("list the compose projects of apps").action(run(listStacks));
+  parent
+    .command("stacks")
+    .description("list the compose projects of apps")
+    .option(...watchOption)
+    .action(run(watchable(listStacks)));
 }
 
 async function listStacks(context: CommandContext): Promise<void> {

@@ -5,9 +5,14 @@ import type { RunCommand } from "../run-command.ts";
 import { renderFields } from "../render/table.ts";
 import { formatAge } from "../render/units.ts";
 import { calls } from "../transport/calls.ts";
+import { watchable, watchOption } from "../watched.ts";
 
 export function addStatusCommand(parent: Command, run: RunCommand): void {
-  parent.command("status").description("show the daemon and how many apps it runs").action(run(showStatus));
+  parent
+    .command("status")
+    .description("show the daemon and how many apps it runs")
+    .option(...watchOption)
+    .action(run(watchable(showStatus)));
 }
 
 /** Counters of what may be so in any state. */

@@ -46,7 +46,9 @@ export class FallbackClient implements Client {
   ): Promise<Response> {
     const silent = new AbortController();
     const { signal } = options;
-    const signals = signal === undefined ? [silent.signal] : [silent.signal, signal];
+    const stop = (): void => silent.abort();
+    signal?.addEventListener("abort", stop);
+    if (signal?.aborted === true) stop();
     const slow = setTimeout(() => {
       this.#fallback.answers().then(
         (isAlive) => {
@@ -56,7 +58,7 @@ export class FallbackClient implements Client {
       );
     }, this.#fallback.slowMs);
     try {
-      const answer = await this.#daemon.call(call, request, { ...options, signal: AbortSignal.any(signals) });
+      const answer = await this.#daemon.call(call, request, { ...options, signal: silent.signal });
       this.#isAlive = true;
       return answer;
     } catch (error) {
@@ -66,6 +68,7 @@ export class FallbackClient implements Client {
       return await inProcess.call(call, request, options);
     } finally {
       clearTimeout(slow);
+      signal?.removeEventListener("abort", stop);
     }
   }
 

@@ -52,7 +52,7 @@ export async function runFirst(
   const run = await runStage(
     args,
     options,
-    async (host, { openInProcess }) => (await runFirstStage(host, { builtDir, openInProcess })) ?? -1,
+    async (host, hands) => (await runFirstStage(host, { builtDir, ...hands })) ?? -1,
   );
   return run.exitCode === -1 ? undefined : run;
 }

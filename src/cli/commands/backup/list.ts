@@ -15,6 +15,7 @@ import {
   type IdentityOption,
   type StorageOption,
 } from "./archive-ref.ts";
+import { watchable, watchOption } from "../../watched.ts";
 
 export function addListCommands(parent: Command, run: RunCommand): void {
   parent
@@ -23,9 +24,14 @@ export function addListCommands(parent: Command, run: RunCommand): void {
     .description("list the archives, the newest first")
     .argument("[id]", "of one app")
     .option("--storage <name>", "on one storage")
+    .option(...watchOption)
     .addHelpText("after", listExamples)
     .action(
-      run((context, id: string | undefined, options: StorageOption) => list(context, id ?? "", options)),
+      run(
+        watchable((context, id: string | undefined, options: StorageOption) =>
+          list(context, id ?? "", options),
+        ),
+      ),
     );
   openingCommand(parent, "show", "show what an archive says of itself")
     .addHelpText("after", showExamples)

@@ -4,9 +4,14 @@ import type { CommandContext } from "../../context.ts";
 import type { RunCommand } from "../../run-command.ts";
 import { networkColumns } from "../../render/docker-table.ts";
 import { calls } from "../../transport/calls.ts";
+import { watchable, watchOption } from "../../watched.ts";
 
 export function addNetworksCommand(parent: Command, run: RunCommand): void {
-  parent.command("networks").description("list the networks").action(run(list));
+  parent
+    .command("networks")
+    .description("list the networks")
+    .option(...watchOption)
+    .action(run(watchable(list)));
 }
 
 async function list(context: CommandContext): Promise<void> {

@@ -4,6 +4,7 @@ import type { CommandContext } from "../../context.ts";
 import type { RunCommand } from "../../run-command.ts";
 import { containerColumns } from "../../render/docker-table.ts";
 import { calls } from "../../transport/calls.ts";
+import { watchable, watchOption } from "../../watched.ts";
 
 interface PsOptions {
   readonly all?: boolean;
@@ -16,7 +17,8 @@ export function addPsCommand(parent: Command, run: RunCommand): void {
     .description("list the running containers with the app that owns them")
     .option("-a, --all", "stopped ones, too")
     .option("-s, --size", "with the size of what each has written, which takes a while")
-    .action(run((context, options: PsOptions) => list(context, options)));
+    .option(...watchOption)
+    .action(run(watchable((context, options: PsOptions) => list(context, options))));
 }
 
 async function list(context: CommandContext, { all = false, size = false }: PsOptions): Promise<void> {

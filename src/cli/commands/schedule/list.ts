@@ -5,6 +5,7 @@ import type { RunCommand } from "../../run-command.ts";
 import { inUtc, relativeTo } from "../../render/instant.ts";
 import { jobColumns } from "../../render/schedule-table.ts";
 import { listAllJobs } from "./jobs.ts";
+import { watchable, watchOption } from "../../watched.ts";
 
 interface ListOptions {
   readonly managedBy?: string;
@@ -18,7 +19,8 @@ export function addListCommand(parent: Command, run: RunCommand): void {
     .description("list the jobs with their next and last run")
     .option("--managed-by <name>", "only the jobs of this manager, such as platform; '' for the operator's")
     .option("--utc", "show instants in UTC instead of how far they are from now")
-    .action(run((context, options: ListOptions) => list(context, options)));
+    .option(...watchOption)
+    .action(run(watchable((context, options: ListOptions) => list(context, options))));
 }
 
 async function list(context: CommandContext, { managedBy, utc }: ListOptions): Promise<void> {

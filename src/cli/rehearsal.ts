@@ -1,0 +1,62 @@
+/**
+ * `svc __compile`: what the first stage is for, against a daemon that says the same to everybody. V8 has compiled it all
+ * afterwards, and the bundle keeps that beside itself (`build/bundle.ts`).
+ */
+import { once } from "node:events";
+import { mkdtempSync, rmSync } from "node:fs";
+import { createServer } from "node:http";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { Writable } from "node:stream";
+import type { CliHost, OutputStream } from "./host.ts";
+
+const lines = [
+  ["ls"],
+  ["ls", "--json"],
+  ["status"],
+  ["app", "info", "a"],
+  ["start", "a"],
+  ["restart", "a"],
+  ["stop", "a"],
+  ["--help"],
+  ["__complete", "sch"],
+  ["__complete", "start", ""],
+] as const;
+
+const app = {
+  ...{ id: "a", name: "A", state: "RUNNING", state_reason: "", version: "1.0.0", runtime: "process" },
+  ...{ owner: 0, owner_name: "root", restarts: 1, health: "healthy", started_at: "2026-01-01T00:00:00Z" },
+  ...{ ports: [{ name: "http", port: 8080, protocol: "tcp" }], backups: {}, package_id: "a", enabled: true },
+  ...{ directory: "/a", settings: {}, origin: {}, limits: [], volumes: [], permissions: [], tasks: [] },
+};
+const answer = JSON.stringify({
+  ...{ ...app, apps: [app, { ...app, id: "b" }], next_page_token: "", mode: "system", hostname: "a" },
+  ...{ capabilities: [], caller: { uid: 0, user: "root", root: true }, alerts: [] },
+});
+
+/** Whatever a line answers: what it takes to get there is what counts. */
+export async function rehearse(host: CliHost, runLine: (host: CliHost) => Promise<unknown>): Promise<void> {
+  const dir = mkdtempSync(join(tmpdir(), "svc-compile-"));
+  const socket = join(dir, "svc.sock");
+  const server = createServer((request, response) => {
+    request.resume();
+    response.setHeader("content-type", "application/json").end(answer);
+  });
+  try {
+    await once(server.listen(socket), "listening");
+    for (const line of lines) {
+      for (const isTTY of [false, true]) {
+        const stdout = silent(isTTY);
+        const args = line[0].startsWith("-") ? line : [...line, "--socket", socket];
+        await runLine({ ...host, args, stdout, stderr: silent(isTTY) }).catch(() => undefined);
+      }
+    }
+  } finally {
+    server.close();
+    rmSync(dir, { recursive: true, force: true });
+  }
+}
+
+function silent(isTTY: boolean): OutputStream {
+  return Object.assign(new Writable({ write: (_part, _encoding, done) => done() }), { isTTY, columns: 80 });
+}
