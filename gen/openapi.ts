@@ -2410,7 +2410,7 @@ export interface components {
              * @description A machine word to switch on.
              * @enum {string}
              */
-            reason: "unauthenticated" | "token_denied" | "root_required" | "not_found" | "already_exists" | "invalid_request" | "body_too_large" | "unsupported_media_type" | "method_not_allowed" | "upgrade_required" | "host_denied" | "origin_denied" | "license_required" | "ambiguous" | "package_invalid" | "source_failed" | "git_failed" | "build_failed" | "start_failed" | "app_running" | "app_not_running" | "app_busy" | "pinned_image" | "volumes_shared" | "owned_by_app" | "protected" | "job_owned" | "pid_reused" | "denied" | "not_possible" | "conflict" | "changed" | "range_not_satisfiable" | "too_many" | "disk_full" | "store_damaged" | "archive_damaged" | "archive_refused" | "not_ready" | "not_implemented" | "canceled" | "deadline_exceeded" | "unavailable" | "internal";
+            reason: "unauthenticated" | "token_denied" | "root_required" | "not_found" | "already_exists" | "invalid_request" | "body_too_large" | "unsupported_media_type" | "method_not_allowed" | "upgrade_required" | "host_denied" | "origin_denied" | "license_required" | "ambiguous" | "package_invalid" | "no_manifest" | "source_failed" | "git_failed" | "build_failed" | "start_failed" | "app_running" | "app_not_running" | "app_busy" | "pinned_image" | "volumes_shared" | "owned_by_app" | "protected" | "job_owned" | "pid_reused" | "denied" | "not_possible" | "conflict" | "changed" | "range_not_satisfiable" | "too_many" | "disk_full" | "store_damaged" | "archive_damaged" | "archive_refused" | "not_ready" | "not_implemented" | "canceled" | "deadline_exceeded" | "unavailable" | "internal";
             /** @description Payload of `token_denied`. */
             token_denied?: components["schemas"]["TokenDenied"];
             /** @description Payload of `not_found`. */
@@ -2419,6 +2419,8 @@ export interface components {
             license_required?: components["schemas"]["LicenseRequired"];
             /** @description Payload of `ambiguous`. */
             ambiguous?: components["schemas"]["Ambiguous"];
+            /** @description Payload of `no_manifest`. */
+            no_manifest?: components["schemas"]["NoManifest"];
             /** @description Payload of `invalid_request`. */
             invalid_request?: components["schemas"]["InvalidRequest"];
             /** @description Payload of `owned_by_app`. */
@@ -2431,7 +2433,7 @@ export interface components {
             build_failed?: components["schemas"]["CommandFailed"];
             /** @description Payload of `start_failed`. */
             start_failed?: components["schemas"]["CommandFailed"];
-        } & (unknown & unknown & unknown & unknown & unknown & unknown & unknown & unknown & unknown & unknown);
+        } & (unknown & unknown & unknown & unknown & unknown & unknown & unknown & unknown & unknown & unknown & unknown);
         /** @description Something that an operator's rule is about and that goes on. */
         Alert: {
             /** @description Name of the rule. */
@@ -4124,6 +4126,8 @@ export interface components {
         ListUpdatesResponse: {
             /** @description By id. */
             updates: components["schemas"]["AppUpdate"][];
+            /** @description A release of svc itself that is newer than this daemon, where a source tells of one (`svc` of its index). */
+            svc?: components["schemas"]["SvcRelease"];
         };
         /** @description Volumes. */
         ListVolumesResponse: {
@@ -4226,6 +4230,13 @@ export interface components {
             subnets: string[];
             /** @description True: nothing outside can be reached from it. */
             internal: boolean;
+        };
+        /** @description What is to be installed has no manifest, and so is no package yet. */
+        NoManifest: {
+            /** @description URL of the git repository, without a password; or absolute path of the directory on the daemon's machine. */
+            url: string;
+            /** @description The directory in the repository; empty for its root. */
+            directory: string;
         };
         /** @description There is no such thing, or none that this caller may see. */
         NotFoundError: {
@@ -4887,6 +4898,13 @@ export interface components {
             /** @description Id of its container. */
             container: string;
         };
+        /** @description A release of svc itself. */
+        SvcRelease: {
+            /** @description Its semantic version. */
+            version: string;
+            /** @description Where one gets it; empty where the source does not say. */
+            url: string;
+        };
         /** @description A local group. */
         SystemGroup: {
             /** @description Name. */
@@ -5132,7 +5150,7 @@ export interface components {
         };
     };
     responses: {
-        /** @description The request breaks the contract, field by field in `invalid_request`, or the package that it names is none. Reasons: `invalid_request`, `package_invalid`. */
+        /** @description The request breaks the contract, field by field in `invalid_request`, or the package that it names is none. Reasons: `invalid_request`, `package_invalid`, `no_manifest`. */
         BadRequest: {
             headers: {
                 /** @description Names the request in the daemon's log. */
@@ -5636,7 +5654,7 @@ export interface operations {
                     /** @description True: the permissions on the host that the new version adds are given. Without it they are asked for as licenses are. */
                     permissions_ack?: boolean;
                     /**
-                     * @description True: stop a running app once the new version is fetched and everything is accepted, upgrade it, start it again. It runs
+                     * @description True: stop a running app once the new version is fetched, accepted and built, upgrade it, start it again. It runs
                      *     again whatever becomes of the upgrade. Without it a running app is `app_running` (failed_precondition). On a swarm the tasks of
                      *     an app that keeps no data are replaced one after the other instead, as its manifest's `upgrade` says.
                      */
