@@ -60,6 +60,8 @@ function writePlain(text: string): boolean {
 }
 
 async function runWhole(host: CliHost): Promise<number> {
+  // From here on Ctrl-C is for the command, or for the pager that it runs.
+  if (host.interrupted.aborted) return exitCodes.interrupted;
   await keepCompiled();
   const { runCli } = await import("./cli/cli.ts");
   return runCli(host, { openInProcess, runDaemon });
