@@ -168,7 +168,7 @@ composeTest(
 composeTest(
   `a volume is as it was or as restored, wherever the daemon is killed in a restore${needsCompose}`,
   async (t) => {
-    t.timeout(300_000);
+    t.timeout(450_000);
     await using engine = await startEngine();
     await engine.images.build("svc/box:latest");
     await using daemon = await startDaemon({ config: engine.config });
@@ -208,7 +208,7 @@ composeTest(
       await eventually(async () => {
         assert.deepEqual(await volumesOf(engine), volumes);
         assert.equal((await apps.getApp({ id: "keeper" })).state, "RUNNING");
-      }, 60_000);
+      }, 120_000);
       const now = await contents(engine, state);
       t.true(now === good || now === spoiled, what);
       seen.push(now === spoiled ? "as it was" : "restored");
