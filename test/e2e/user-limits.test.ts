@@ -36,7 +36,8 @@ rootTest(
       assert.equal(steps.filter((step) => step === "wait").length, 38);
       assert.equal(server.requests.length, 2);
     }, 60_000);
-    t.like(await errorOf(user.client(AppService).installApp({ spec: `${server.url}/one-more.git` })), {
+    const oneMore = { spec: `${server.url}/one-more.git` };
+    t.like(await errorOf(user.client(AppService).installApp(oneMore, { timeoutMs: 60_000 })), {
       code: "ResourceExhausted",
       reason: "too_many",
     });

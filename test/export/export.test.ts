@@ -139,7 +139,7 @@ version: "1"
 docker:
   image: "registry.example/hostile:1"
   command: ["a\\r[Service]\\rExecStartPre=/bin/sh", "\\e"]
-  env: { YES: "yes", OCTAL: "0777", TIME: "12:30", BROKEN: "a\\Nb\\Lc", N: "n" }
+  env: { YES: "yes", OCTAL: "0777", TIME: "12:30", BROKEN: "a\\Nb", SPLIT: "a \\L b", N: "n" }
 settings: { properties: { note: { type: string, default: "<<<svc: {{ key \\"x\\" }} :svc>>>", file: { path: note.txt } } } }
 `;
 
@@ -179,7 +179,7 @@ for (const to of ["kubernetes", "compose"] satisfies ExportAppRequestTo[]) {
       "import json, sys, yaml; print(json.dumps(list(yaml.safe_load_all(sys.stdin.buffer.read().decode()))))";
     const read = execFileSync("python3", ["-c", program], { input: file?.content ?? "", encoding: "utf8" });
     const text = JSON.stringify(JSON.parse(read));
-    for (const value of ["yes", "0777", "12:30", "a\u0085b\u2028c", "n"])
+    for (const value of ["yes", "0777", "12:30", "a\u0085b", "a \u2028 b", "n"])
       t.true(text.includes(JSON.stringify(value)), value);
   });
 }

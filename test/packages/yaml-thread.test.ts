@@ -27,7 +27,8 @@ for (const [what, read] of [
     isOver = true;
     t.false("problems" in reading, JSON.stringify(reading).slice(0, 200));
     t.log(`${turns} turns of the loop`);
-    t.true(turns > 100, String(turns));
+    // While it is loaded where it is read there are some hundred.
+    t.true(turns > 1_000, String(turns));
   });
 }
 

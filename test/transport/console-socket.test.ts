@@ -56,6 +56,7 @@ test("messages that are not taken stay where they are, also those without bytes"
   const { gone } = new ConsoleSocket(pair.socket);
   const ack = JSON.stringify({ type: "ack", bytes: 1 });
   for (let sent = 0; sent < 20_000; sent++) pair.client.send(ack);
-  await Promise.race([paused.promise, once(pair.client, "close"), once(gone, "abort")]);
+  const tooLate = once(AbortSignal.timeout(patienceMs), "abort");
+  await Promise.race([paused.promise, once(gone, "abort"), tooLate]);
   t.true(pair.socket.isPaused);
 });
