@@ -19,7 +19,7 @@ import { LogView } from "./log.tsx";
 import { SettingsView } from "./settings.tsx";
 
 const AppDiskView = lazily(() => import("./app-disk.tsx"), "AppDiskView");
-const CancelOperation = lazily(() => import("../parts/cancel-operation.tsx"), "CancelOperation");
+const CancelOperation = lazily(() => import("./cancel-operation.tsx"), "CancelOperation");
 const TasksView = lazily(() => import("./tasks.tsx"), "TasksView");
 const ManageView = lazily(() => import("./manage.tsx"), "ManageView");
 

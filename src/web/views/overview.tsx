@@ -14,7 +14,7 @@ import { texts } from "../texts.ts";
 import { formatBytes, formatDuration, formatPercent } from "../units.ts";
 
 const Attention = lazily(() => import("./attention.tsx"), "Attention");
-const CancelOperation = lazily(() => import("../parts/cancel-operation.tsx"), "CancelOperation");
+const CancelOperation = lazily(() => import("./cancel-operation.tsx"), "CancelOperation");
 const HostHistory = lazily(() => import("./history.tsx"), "HostHistory");
 
 export function OverviewView({ api, node }: { api: Api; node: NodeView }) {

@@ -3,7 +3,7 @@ import type { App } from "../../../gen/svc/v1/app_pb.ts";
 import type { Api } from "../api.ts";
 import { plainText } from "../plain-text.ts";
 import { texts } from "../texts.ts";
-import { Confirm } from "./confirm.tsx";
+import { Confirm } from "../parts/confirm.tsx";
 
 /** Ends what is under way with an app, whoever began it. */
 export function CancelOperation({ api, app: { id, name, operation } }: { api: Api; app: App }) {
