@@ -252,7 +252,13 @@ const allowed: [name: string, document: JsonObject][] = [
   [
     "a little of everything",
     service({
-      ...{ shm_size: "256m", tmpfs: ["/x:size=64m,mode=1777", "/y"], pids_limit: 200, scale: 2 },
+      ...{
+        shm_size: "256m",
+        tmpfs: ["/x:size=64m,mode=1777", "/y"],
+        pids_limit: 200,
+        cpu_shares: 512,
+        scale: 2,
+      },
       ulimits: { nofile: { soft: 65_536, hard: 65_536 }, nproc: 4096 },
     }),
   ],
@@ -304,6 +310,7 @@ const tooMuch: [name: string, document: JsonObject][] = [
   ],
   ["processes without end", service({ pids_limit: -1 })],
   ["many processes", service({ pids_limit: 4_000_000 })],
+  ["more of the processors than others", service({ cpu_shares: 1_025 })],
   ["open files", service({ ulimits: { nofile: 1_073_741_816 } })],
   ["locked memory", service({ ulimits: { memlock: { soft: -1, hard: -1 } } })],
   ["copies", service({ scale: 1000 })],

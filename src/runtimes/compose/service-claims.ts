@@ -29,17 +29,7 @@ import { readServicePort } from "./service-ports.ts";
 /** Keys that stay within the container, whatever their value. */
 const harmless = new Set([
   ...["attach", "build", "cap_drop", "command", "configs", "container_name", "cpu_count"],
-  ...[
-    "cpu_percent",
-    "cpu_period",
-    "cpu_quota",
-    "cpu_shares",
-    "cpus",
-    "cpuset",
-    "depends_on",
-    "dns",
-    "dns_opt",
-  ],
+  ...["cpu_percent", "cpu_period", "cpu_quota", "cpus", "cpuset", "depends_on", "dns", "dns_opt"],
   ...["dns_search", "domainname", "entrypoint", "environment", "expose", "extra_hosts", "healthcheck"],
   ...[
     "hostname",
@@ -72,6 +62,8 @@ const bounds = {
   memoryFileBytes: 2 * 2 ** 30,
   /** Open files, locked memory and the like. */
   limit: 1_048_576,
+  /** As many as whoever says nothing has: more would be taken from others, and from the daemon. */
+  processorShares: 1_024,
   /** As for `stop.grace` of a manifest: so long a stop may take. */
   graceSecs: 3_600,
 };
@@ -117,6 +109,7 @@ const readers: Readonly<Record<string, Reader>> = {
   },
   scale: atMost("containers", bounds.containers),
   pids_limit: atMost("processes", bounds.processes),
+  cpu_shares: atMost("shares of the processors", bounds.processorShares),
   stop_grace_period: (value, { excess }) => {
     const text = textOf(value);
     if (!(durationSecs(text) <= bounds.graceSecs))
