@@ -21,8 +21,8 @@ interface Described {
 type Describe = (text: string, readYaml: ReadYaml) => Promise<Described | undefined>;
 
 const layouts: readonly { readonly form: RegExp; readonly describe: Describe }[] = [
-  { form: /^Apps\/([^/]+)\/docker-compose\.ya?ml$/, describe: describeCasaOs },
-  { form: /^apps\/([^/]+)\/config\.json$/, describe: describeRuntipi },
+  { form: /^Apps\/([^/\x00-\x1f\x7f]+)\/docker-compose\.ya?ml$/, describe: describeCasaOs },
+  { form: /^apps\/([^/\x00-\x1f\x7f]+)\/config\.json$/, describe: describeRuntipi },
 ];
 
 /** Of what describes one app. */
@@ -123,10 +123,9 @@ function described(said: {
 function lineOf(value: JsonValue | undefined): string {
   if (typeof value !== "string") return "";
   const [line = ""] = value.trim().split(/[\r\n]/);
-  return line
-    .replaceAll(/[\x00-\x1f\x7f]/g, " ")
-    .slice(0, maxLine)
-    .trim();
+  const text = line.replaceAll(/[\x00-\x1f\x7f]/g, " ").slice(0, maxLine);
+  // An emoji may be cut in two, or be none.
+  return text.toWellFormed().trim();
 }
 
 function objectOf(value: JsonValue | undefined): JsonObject {

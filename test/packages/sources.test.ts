@@ -238,6 +238,8 @@ test("app stores of CasaOS and Runtipi are sources, without what cannot be read 
     "apps/wiki/config.json": tipi("wiki"),
     "apps/gone/config.json": tipi("gone", { available: false }),
     "apps/broken/config.json": "{",
+    "apps/cut/config.json": tipi("cut", { name: `${"x".repeat(255)}\u{1f4d3}`, categories: [] }),
+    "apps/two\nlines/config.json": tipi("lines"),
     "apps/large/config.json": tipi("large", { description: "x".repeat(70_000) }),
   });
   const resolver = world.resolver({
@@ -253,6 +255,7 @@ test("app stores of CasaOS and Runtipi are sources, without what cannot be read 
     [
       { id: "wiki", name: "A Wiki", summary: "Pages", tags: ["books"], runtime: "compose" },
       { id: "my-notes", name: "Notes", summary: "Writes", tags: ["Office"], runtime: "compose" },
+      { id: "cut", name: `${"x".repeat(255)}\u{fffd}`, summary: "Pages", tags: [], runtime: "compose" },
     ],
   );
   const error = await t.throwsAsync(resolver.resolve({ spec: "casa/my-notes" }, caller), {
