@@ -1,17 +1,22 @@
 /** What changed since another archive: what has not is taken from where that one was restored to, and nothing else is. */
-import { createWriteStream } from "node:fs";
-import { readFile, readlink, stat, writeFile } from "node:fs/promises";
+import { createWriteStream, statfsSync } from "node:fs";
+import { open, readFile, readlink, stat, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Readable } from "node:stream";
 import { finished } from "node:stream/promises";
 import { setTimeout as wait } from "node:timers/promises";
 import test from "ava";
 import type { WriteArchiveOptions, WrittenArchive } from "../../src/identity/identity.ts";
+import { loadLibc } from "../../src/lib/libc.ts";
 import { assertFails, createWorld, someUid, type World } from "./support/world.ts";
 
 /** What was changed just now has no mark. */
 const settledMs = 2_500;
 const trees = ["repo", "data"];
+/** Where only the first change to what a program maps is a change. */
+const isInMemory = statfsSync(tmpdir()).type === 0x01021994;
+const diskTest = isInMemory ? test.skip : test;
 
 async function run({ app, user }: World, script: string): Promise<void> {
   const { exitCode, stderr } = await user.runCommand(["sh", "-c", script], { cwd: app });
@@ -124,4 +129,28 @@ test("without marks, or with those of what was just written, everything goes", a
   const base = await write(world, {});
   const rest = await write(world, since(base));
   t.is(rest.archive.contentBytes, base.archive.contentBytes);
+});
+
+/** Maps a file into memory. @returns what changes all bytes of it there */
+function mapFile(fd: number, bytes: number): (byte: number) => void {
+  const [readAndWrite, shared] = [3, 1];
+  const libc = loadLibc();
+  const map = libc.func("void *mmap(void *place, size_t bytes, int rights, int flags, int fd, int64_t from)");
+  const fill = libc.func("void *memset(void *place, int byte, size_t bytes)");
+  const place: unknown = map(null, bytes, readAndWrite, shared, fd, 0);
+  return (byte) => void fill(place, byte, bytes);
+}
+
+diskTest("what a program changes in memory that it maps goes again", async (t) => {
+  await using world = await createWorld();
+  const bytes = 65_536;
+  await run(world, `mkdir repo data && head -c ${bytes} /dev/zero > data/mapped`);
+  await using file = await open(join(world.app, "data/mapped"), "r+");
+  const fill = mapFile(file.fd, bytes);
+  fill(1);
+  await wait(settledMs);
+  const base = await write(world, { marks: true });
+  fill(2);
+  const rest = await write(world, since(base));
+  t.is(rest.archive.contentBytes, bytes);
 });

@@ -14,7 +14,7 @@ import { IndexWriter } from "./entry-index.mjs";
 import { hasCode } from "../request-error.mjs";
 import { runInSlices } from "../slices.mjs";
 import { excluder } from "./exclude-patterns.mjs";
-import { markedFiles, markOf, walkFiles } from "./file-marks.mjs";
+import { markedFiles, markOf, settle, walkFiles } from "./file-marks.mjs";
 import { damaged, TarReader } from "./tar-reader.mjs";
 import { VolumeTar } from "./volume-tar.mjs";
 
@@ -88,7 +88,9 @@ export class ArchiveWriter {
     await inDirectory({ root, path: "." }, async (fd) => {
       for (const tree of trees) {
         const looked =
-          marks || before ? await this.#look(fd, tree, { excludes, before, unmarked }, signal) : undefined;
+          marks || before
+            ? await this.#look(fd, tree, { excludes, before, unmarked, runId }, signal)
+            : undefined;
         if (before && looked === undefined) continue;
         await this.#tree(fd, tree, excludes, runId, signal, looked);
       }
@@ -126,27 +128,31 @@ export class ArchiveWriter {
    * What a tree has before it is read; nothing where it is not there.
    * @param {number} directory
    * @param {string} tree
-   * @param {{ excludes: string[], before: Map<string, IndexedEntry> | null, unmarked: string[] }} options
+   * @param {{ excludes: string[], before: Map<string, IndexedEntry> | null, unmarked: string[], runId: string }} options
    * @param {AbortSignal} signal
    * @returns {Promise<LookedAt | undefined>}
    */
-  async #look(directory, tree, { excludes, before, unmarked }, signal) {
+  async #look(directory, tree, { excludes, before, unmarked, runId }, signal) {
     const root = toLatin1(tree);
     /** @type {LookedAt} */
     const looked = { marks: new Map(), same: [], names: before ? [root] : undefined };
     const never = new Set(unmarked.map(toLatin1));
+    let settledMs = 0;
     const take = (/** @type {string} */ path, /** @type {import("node:fs").BigIntStats} */ stat) => {
       const mark = never.has(path) ? "" : markOf(stat);
       const known = before?.get(path);
       if (mark !== "" && known?.mark === mark) looked.same.push(known);
       else {
         looked.names?.push(path);
-        if (!before && mark !== "") looked.marks.set(path, mark);
+        if (mark !== "" && Number(stat.ctimeMs) < settledMs) looked.marks.set(path, mark);
       }
     };
     try {
       const place = { root: reopen(directory), path: tree };
-      await inDirectory(place, (fd) => runInSlices(walkFiles(fd, root, excluder(excludes), take), signal));
+      await inDirectory(place, async (fd) => {
+        if (!before) settledMs = await settle(fd, runId, signal);
+        await runInSlices(walkFiles(fd, root, excluder(excludes), take), signal);
+      });
     } catch (error) {
       if (hasCode(error, "ENOENT")) return undefined;
       throw error;

@@ -3,13 +3,14 @@
  * size and time it cannot be brought along by a file that was moved to its place.
  */
 import { closeSync, lstatSync } from "node:fs";
-import { at, namesIn, openSubdirectory } from "../directory.mjs";
+import { at, namesIn, openSubdirectory, reopen } from "../directory.mjs";
 import { hasCode, RequestError } from "../request-error.mjs";
+import { runToEnd } from "../run-command.mjs";
 import { readIndex } from "./entry-index.mjs";
 
 /** A directory that is open for each. */
 const maxDepth = 256;
-/** A change in the same tick of the kernel's clock would show in nothing. */
+/** A change in the same tick of the kernel's clock, or of a file system's, would show in nothing. */
 const settledMs = 2_000;
 
 /** @typedef {import("./entry-index.mjs").IndexedEntry} IndexedEntry */
@@ -64,11 +65,33 @@ function tryTo(work) {
 }
 
 /**
- * Empty for what has none: what is no plain file, has several names, or was changed just now.
+ * Writes the file system of an open directory to its disk. Whoever maps a file into memory changes its time with the first change
+ * of a page alone, until that is written; from then on with the next one, too.
+ * @param {number} fd
+ * @param {string} runId
+ * @param {AbortSignal} signal
+ * @returns {Promise<number>} What was changed before, in milliseconds since 1970, shows each change from now on; 0: nothing does.
+ */
+export async function settle(fd, runId, signal) {
+  const settled = Date.now() - settledMs;
+  const program = {
+    argv: ["sync", "-f", "."],
+    cwd: reopen(fd),
+    env: { LC_ALL: "C", PATH: process.env["PATH"] ?? "" },
+    umask: 0o077,
+    runId,
+  };
+  const unread = () => undefined;
+  const { exitCode } = await runToEnd(program, { stdout: unread, stderr: unread }, signal);
+  return exitCode === 0 ? settled : 0;
+}
+
+/**
+ * Empty for what has none: what is no plain file, or has several names.
  * @param {BigIntStats} stat
  */
 export function markOf(stat) {
-  if (!stat.isFile() || stat.nlink !== 1n || Date.now() - Number(stat.ctimeMs) < settledMs) return "";
+  if (!stat.isFile() || stat.nlink !== 1n) return "";
   return `${stat.dev}-${stat.ino}-${stat.ctimeNs}-${stat.size}`;
 }
 
