@@ -1,7 +1,7 @@
 /**
  * Installs and upgrades at a time: each fetches what a user named, and unpacks it (threats 58). So many run for each user
  * and for all; the others wait, users in turn, so that who asks for many waits for their own. Root's have places of their
- * own.
+ * own. Backups that policies want take turns likewise.
  */
 import { SvcError } from "../errors.ts";
 import { Tally } from "../lib/tally.ts";
@@ -11,6 +11,8 @@ import type { WorkOptions } from "./progress.ts";
 export interface InstallBounds {
   maxInstallsPerUser: number;
   maxInstalls: number;
+  /** Default: as for each user. */
+  maxRootInstalls?: number;
   maxWaitingInstallsPerUser: number;
 }
 
@@ -50,8 +52,11 @@ export class InstallTurns {
   }
 
   #hasRoom(key: Key): boolean {
-    const { maxInstallsPerUser, maxInstalls } = this.#bounds;
-    return this.#running.of(key) < maxInstallsPerUser && (key === "root" || this.#total < maxInstalls);
+    const { maxInstallsPerUser, maxInstalls, maxRootInstalls = maxInstallsPerUser } = this.#bounds;
+    const running = this.#running.of(key);
+    return key === "root"
+      ? running < maxRootInstalls
+      : running < maxInstallsPerUser && this.#total < maxInstalls;
   }
 
   #enter(key: Key): void {

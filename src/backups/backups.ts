@@ -257,14 +257,16 @@ export class Backups {
   /** What the scheduler runs every minute. */
   policyPass(): PolicyPass {
     const { apps, states, zones, selfUid } = this.#options;
+    const callerOf = ({ ownerUid }: AppRecord): AppCaller => ({
+      ...{ uid: ownerUid, ownerUid },
+      root: ownerUid === selfUid || ownerUid === 0,
+    });
     return new PolicyPass({
-      ...{ apps, states, zones },
+      ...{ apps, states, zones, callerOf },
       settle: () => this.settle(),
       make: async (app, signal) => {
-        const { ownerUid } = app;
-        const caller = { uid: ownerUid, root: ownerUid === selfUid || ownerUid === 0, ownerUid };
         try {
-          await this.makeByPolicy(app, caller, { signal });
+          await this.makeByPolicy(app, callerOf(app), { signal });
           await this.#catalogue.setPolicyError(app.id, null);
         } catch (error) {
           const why =

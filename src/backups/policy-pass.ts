@@ -1,19 +1,32 @@
-/** Makes the backups that policies want, two at a time: the scheduler's pass of every minute (S 1.4.2). */
+/** Makes the backups that policies want, a few at a time: the scheduler's pass of every minute (S 1.4.2). */
 import type { AppRecord } from "../apps/app-record.ts";
+import type { AppCaller } from "../apps/app-registry.ts";
+import { InstallTurns } from "../apps/install-turns.ts";
 import { SvcError } from "../errors.ts";
 import type { BackupFailure, BackupPass } from "../scheduler/clock/backup-pass.ts";
 import { isDue, viewMinute } from "../scheduler/trigger/matcher.ts";
 import type { Zones } from "../scheduler/trigger/zone.ts";
 import type { BackupStates } from "./backup-states.ts";
 
-/** More would only take the disk and the processors from each other. */
-const maxAtOnce = 2;
+/**
+ * More would only take the disk and the processors from each other. A user's dump may take a day: it keeps nobody else from theirs,
+ * and root's have places of their own.
+ */
+const bounds = {
+  maxInstallsPerUser: 1,
+  maxInstalls: 2,
+  maxRootInstalls: 2,
+  // There is one of each app.
+  maxWaitingInstallsPerUser: Number.POSITIVE_INFINITY,
+};
 const minutesPerHour = 60;
 
 export interface PolicyPassOptions {
   apps: { all(): Promise<readonly AppRecord[]> };
   states: BackupStates;
   zones: Zones;
+  /** Whose backup it is. */
+  callerOf: (app: AppRecord) => AppCaller;
   /** Makes what the policy of an app wants. */
   make: (app: AppRecord, signal: AbortSignal) => Promise<void>;
   /** Every hour. */
@@ -24,8 +37,7 @@ export class PolicyPass implements BackupPass {
   readonly #options: PolicyPassOptions;
   /** Apps whose backup goes on or waits: one that takes long is not begun again. */
   readonly #pending = new Set<string>();
-  readonly #waiting: (() => void)[] = [];
-  #running = 0;
+  readonly #turns = new InstallTurns(bounds);
 
   constructor(options: PolicyPassOptions) {
     this.#options = options;
@@ -47,8 +59,8 @@ export class PolicyPass implements BackupPass {
 
   async #backUp(app: AppRecord, signal: AbortSignal): Promise<BackupFailure[]> {
     this.#pending.add(app.id);
-    await this.#enter();
     try {
+      using _turn = await this.#turns.take(this.#options.callerOf(app), { signal });
       signal.throwIfAborted();
       await this.#options.make(app, signal);
       return [];
@@ -56,19 +68,6 @@ export class PolicyPass implements BackupPass {
       return [{ app: app.id, error: error instanceof SvcError ? error.message : error }];
     } finally {
       this.#pending.delete(app.id);
-      this.#leave();
     }
-  }
-
-  async #enter(): Promise<void> {
-    if (this.#running < maxAtOnce) this.#running++;
-    // Whoever leaves hands its place over.
-    else await new Promise<void>((resolve) => this.#waiting.push(resolve));
-  }
-
-  #leave(): void {
-    const next = this.#waiting.shift();
-    if (next === undefined) this.#running--;
-    else next();
   }
 }

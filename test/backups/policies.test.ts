@@ -18,12 +18,12 @@ import { temporaryStore } from "../store/support/temporary-store.ts";
 const hourMs = 3_600_000;
 const nightly = { trigger: "03:30", storages: [], mode: "live", verify: false };
 
-async function setUp(ids: readonly string[]) {
+async function setUp(ids: readonly string[], ownerOf: (id: string) => number = () => 1000) {
   const stack = new AsyncDisposableStack();
   const { store } = stack.use(await temporaryStore());
   const clock = new FakeClock("2026-03-10T12:00:00Z");
   const zones = new Zones({ local: () => "UTC" });
-  await store.write(ids.map((id) => insertApp(newApp(id, 1000, clock.nowMs()))));
+  await store.write(ids.map((id) => insertApp(newApp(id, ownerOf(id), clock.nowMs()))));
   const registry = stack.use(new AppRegistry(store));
   const states = stack.use(new BackupStates({ store, zones, clock }));
   const catalogue = new Catalogue(
@@ -115,9 +115,10 @@ test("what a package recommends counts until something else is set, and what is 
   t.is(all.states.policyOf(app).trigger, undefined);
 });
 
-test("a pass makes all that is due, two at a time, and one that fails keeps nobody from theirs", async (t) => {
-  const ids = ["a", "b", "c", "d", "e"];
-  await using all = await setUp([...ids, "later", "never"]);
+test("a pass makes all that is due, one of each user and two of root's at a time, and none that fails or hangs keeps others from theirs", async (t) => {
+  const owners: Record<string, number> = { a: 1000, b: 1000, c: 1000, d: 1001, e: 1002, f: 0, g: 0, h: 0 };
+  const ids = Object.keys(owners);
+  await using all = await setUp([...ids, "later", "never"], (id) => owners[id] ?? 1000);
   const { states, zones, registry, catalogue } = all;
   for (const id of ids) await catalogue.setPolicy(id, JSON.stringify(nightly));
   await catalogue.setPolicy("later", JSON.stringify({ ...nightly, trigger: "03:31" }));
@@ -126,6 +127,7 @@ test("a pass makes all that is due, two at a time, and one that fails keeps nobo
   const pass = new PolicyPass({
     apps: { all: () => Promise.resolve(registry.all()) },
     ...{ states, zones },
+    callerOf: ({ ownerUid }) => ({ uid: ownerUid, ownerUid, root: ownerUid === 0 }),
     settle: () => Promise.resolve(),
     make: async ({ id }) => {
       begun.push(id);
@@ -137,16 +139,21 @@ test("a pass makes all that is due, two at a time, and one that fails keeps nobo
   const minute = Date.parse("2026-03-11T03:30:00Z");
   const { signal } = new AbortController();
   const running = pass.run(minute, signal);
-  await eventually(() => assert.equal(begun.length, 2));
+  await eventually(() => assert.deepEqual(begun.toSorted(), ["a", "d", "f", "g"]));
   // A repeat of the minute begins none that goes on or waits.
   t.deepEqual(await pass.run(minute, signal), []);
   t.deepEqual(await pass.run(minute - 60_000, signal), []);
-  for (let ended = 0; ended < ids.length; ended++) {
-    await eventually(() => assert.equal(begun.length, Math.min(ended + 2, ids.length)));
-    const id = begun[ended] ?? "";
-    if (id === "b") going.get(id)?.reject(new Error("full"));
-    else going.get(id)?.resolve(undefined);
+  // While the first one hangs, all of the others have their turn.
+  for (const [ended, next] of [["d", "e"], ["f", "h"], ["g"], ["h"], ["e"]] as const) {
+    going.get(ended)?.resolve(undefined);
+    if (next !== undefined) await eventually(() => assert.ok(begun.includes(next)));
   }
+  t.false(begun.includes("b"), "one of a user at a time");
+  going.get("a")?.resolve(undefined);
+  await eventually(() => assert.ok(begun.includes("b")));
+  going.get("b")?.reject(new Error("full"));
+  await eventually(() => assert.ok(begun.includes("c")));
+  going.get("c")?.resolve(undefined);
   t.deepEqual(
     (await running).map(({ app }) => app),
     ["b"],
