@@ -15,6 +15,8 @@ export interface EngineCallOptions {
 
 export interface OperationOptions extends EngineCallOptions {
   timeoutMs: number;
+  /** Whose end is waited for, where it is not the engine's own work, such as `stop of app "web"`: such names have places of their own. */
+  waitsFor?: string;
   /** Told of each connection that the work makes to the engine. */
   onSocket?: (socket: Socket) => void;
 }
@@ -36,7 +38,10 @@ export interface DockerEngine extends AsyncDisposable {
   readonly socket: string;
   /** Short calls: 16 at a time, each answered within 10 s by default. */
   call<T>(what: string, work: EngineWork<T>, options?: EngineCallOptions): Promise<T>;
-  /** Work that takes its time, such as a pull, a build or a stop with a grace period: 32 at a time; it says its deadline. */
+  /**
+   * Work that takes its time, such as a build: 32 at a time; it says its deadline. What waits for somebody else than the engine, such
+   * as for an app that is stopped or a registry: 64 of each at a time, as it keeps nobody else from theirs.
+   */
   operate<T>(what: string, work: EngineWork<T>, options: OperationOptions): Promise<T>;
   /**
    * Opens something that is read for as long as it lasts, 256 at a time: within `timeoutMs` it must be open, 10 s by default;
@@ -69,6 +74,8 @@ export interface DockerEngineOptions {
 const defaultTimeoutMs = 10_000;
 const shortCalls = { running: 16, waiting: 1_000 };
 const operations = { running: 32, waiting: 1_000 };
+/** Of each whose end is waited for. */
+const waits = { running: 64, waiting: 1_000 };
 const streams = { running: 256, waiting: 0 };
 
 /** Nothing is loaded or opened before the first call. */
@@ -82,6 +89,8 @@ class SocketEngine implements DockerEngine {
   readonly #disposed = new AbortController();
   readonly #shortCalls = new Lane(shortCalls);
   readonly #operations = new Lane(operations);
+  /** While there is something in them. */
+  readonly #waits = new Map<string, Lane>();
   readonly #streams = new Lane(streams);
   #version: Promise<string> | undefined;
 
@@ -95,7 +104,15 @@ class SocketEngine implements DockerEngine {
   }
 
   async operate<T>(what: string, work: EngineWork<T>, options: OperationOptions): Promise<T> {
-    return this.#inLane(this.#operations, what, work, options);
+    const { waitsFor } = options;
+    if (waitsFor === undefined) return this.#inLane(this.#operations, what, work, options);
+    const lane = this.#waits.get(waitsFor) ?? new Lane(waits);
+    this.#waits.set(waitsFor, lane);
+    try {
+      return await this.#inLane(lane, what, work, options);
+    } finally {
+      if (lane.isEmpty && this.#waits.get(waitsFor) === lane) this.#waits.delete(waitsFor);
+    }
   }
 
   async #inLane<T>(

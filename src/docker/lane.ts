@@ -12,6 +12,10 @@ export class Lane {
     this.#maxWaiting = waiting;
   }
 
+  get isEmpty(): boolean {
+    return this.#running === 0 && this.#waiting.size === 0;
+  }
+
   /**
    * Waits for a turn; dispose of it when done.
    * @throws SvcError `resource_exhausted` when too many wait already; the signal's reason when it fires first

@@ -202,6 +202,30 @@ dockerTest(`slow work and open streams keep short calls from nothing${needsDocke
   await eventually(() => assert.match(chunks.join(""), /"die"/));
 });
 
+dockerTest(`who waits for a stop or a registry keeps nobody from other work${needsDocker}`, async (t) => {
+  await using engine = createDockerEngine({ socket: shared().socket });
+  await shared().images.build("svc/slow:1");
+  const id = await shared().run("lasting", { Image: "svc/slow:1" });
+  const ending = new AbortController();
+  const wait = (waitsFor: string): Promise<unknown> =>
+    engine
+      .operate("wait for it", (docker) => docker.getContainer(id).wait(), {
+        ...{ timeoutMs: 60_000, signal: ending.signal, waitsFor },
+      })
+      .catch((error: unknown) => (error as Error).message);
+  const waiting = Array.from({ length: 100 }, () => wait("the stop of one app"));
+  const list = (waitsFor?: string): Promise<unknown[]> =>
+    engine.operate("list containers", (docker) => docker.listContainers(), {
+      timeoutMs: 10_000,
+      ...(waitsFor !== undefined && { waitsFor }),
+    });
+  t.true((await list()).length > 0);
+  t.true((await list("the stop of another")).length > 0);
+  ending.abort(new Error("enough"));
+  t.deepEqual([...new Set(await Promise.all(waiting))], ["enough"]);
+  (await shared().request("POST", `/containers/${id}/kill`)).expect(204);
+});
+
 dockerTest(`the end of the daemon ends every call${needsDocker}`, async (t) => {
   const engine = createDockerEngine({ socket: shared().socket });
   await shared().images.build("svc/slow:1");

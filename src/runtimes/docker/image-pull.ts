@@ -43,10 +43,10 @@ export async function pullImage(
     });
   };
   onProgress({ step: "pull", message: `Pulling ${reference}` });
+  const serveraddress = parseImageReference(reference).host;
   await engine.operate(
     `pull ${reference}`,
     async (docker) => {
-      const serveraddress = parseImageReference(reference).host;
       const request = {
         fromImage: reference,
         ...(credentials && { authconfig: { ...credentials, serveraddress } }),
@@ -56,7 +56,7 @@ export async function pullImage(
         show(message);
       }
     },
-    { timeoutMs: pullTimeoutMs, signal },
+    { timeoutMs: pullTimeoutMs, signal, waitsFor: `the registry ${serveraddress}` },
   );
 }
 
