@@ -2,6 +2,7 @@
 import type { Duplex } from "node:stream";
 import { setTimeout as wait } from "node:timers/promises";
 import { promisify } from "node:util";
+import type Dockerode from "dockerode";
 import { SvcError } from "../errors.ts";
 import type { Terminal, TerminalPiece, TerminalSize } from "../lib/terminal.ts";
 import { unlessAborted } from "../lib/unless-aborted.ts";
@@ -68,7 +69,7 @@ export async function attachContainer(
   using resources = new DisposableStack();
   const died = new AbortController();
   resources.use(onDeath(containerId, () => died.abort()));
-  const opened = await engine.open("attach to a container", async (docker) => {
+  const attach = async (docker: Dockerode): Promise<Duplex> => {
     const stream = await promisify(docker.modem.dial.bind(docker.modem))({
       path: `/containers/${containerId}/attach?`,
       method: "POST",
@@ -80,7 +81,8 @@ export async function attachContainer(
       options: { stream: true, stdin: true, stdout: true, stderr: true, detachKeys },
     });
     return stream as Duplex;
-  });
+  };
+  const opened = await engine.open("attach to a container", attach, { of: `the container ${containerId}` });
   // The engine would wait for the next start of one that has just ended.
   const { State: state } = await engine.call("look at a container", (docker) =>
     docker.getContainer(containerId).inspect(),

@@ -57,7 +57,7 @@ export async function* followContainerLog(
   using opened = await engine.open(
     "follow the log of a container",
     (docker) => docker.getContainer(container.id).logs({ ...logQuery(tail, sinceMs), follow: true }),
-    { signal },
+    { signal, of: `the container ${container.id}` },
   );
   const reader = createReader(container);
   try {

@@ -1,5 +1,6 @@
 /** Programs at terminals inside of containers: the engine's exec. */
 import type { Duplex } from "node:stream";
+import type Dockerode from "dockerode";
 import type { Terminal, TerminalPiece, TerminalSize } from "../lib/terminal.ts";
 import type { ContainerPrograms } from "./container-programs.ts";
 import type { DockerEngine, EngineStream } from "./engine.ts";
@@ -25,7 +26,7 @@ export async function openContainerTerminal(
 ): Promise<Terminal> {
   let execId = "";
   const hasTerminal = size !== undefined;
-  const opened = await engine.open("open a terminal in a container", async (docker) => {
+  const open = async (docker: Dockerode): Promise<Duplex> => {
     const exec = await docker.getContainer(containerId).exec({
       Cmd: [...argv],
       ...(hasTerminal && { Env: ["TERM=xterm-256color"] }),
@@ -38,6 +39,9 @@ export async function openContainerTerminal(
     execId = exec.id;
     await programs.begin(execId, containerId);
     return exec.start({ hijack: true, stdin: true, Tty: hasTerminal });
+  };
+  const opened = await engine.open("open a terminal in a container", open, {
+    of: `the container ${containerId}`,
   });
   const terminal = new ExecTerminal(engine, programs, { containerId, execId, hasTerminal, opened });
   if (hasTerminal) terminal.resize(size);

@@ -4,7 +4,7 @@ import type Dockerode from "dockerode";
 import { SvcError } from "../errors.ts";
 import { negotiateApiVersion } from "./api-version.ts";
 import { engineError, isUnreachable } from "./engine-errors.ts";
-import { Lane } from "./lane.ts";
+import { Lane, Lanes } from "./lane.ts";
 
 export interface EngineCallOptions {
   /** The most that it may take, waiting for a turn included, in milliseconds. */
@@ -13,10 +13,15 @@ export interface EngineCallOptions {
   signal?: AbortSignal | undefined;
 }
 
-export interface OperationOptions extends EngineCallOptions {
+export interface LaneOptions extends EngineCallOptions {
+  /**
+   * Whose it is, where it takes as long as somebody likes, such as `the stop of app "web"`: each has places of their own.
+   */
+  of?: string | undefined;
+}
+
+export interface OperationOptions extends LaneOptions {
   timeoutMs: number;
-  /** Whose end is waited for, where it is not the engine's own work, such as `stop of app "web"`: such names have places of their own. */
-  waitsFor?: string;
   /** Told of each connection that the work makes to the engine. */
   onSocket?: (socket: Socket) => void;
 }
@@ -44,13 +49,13 @@ export interface DockerEngine extends AsyncDisposable {
    */
   operate<T>(what: string, work: EngineWork<T>, options: OperationOptions): Promise<T>;
   /**
-   * Opens something that is read for as long as it lasts, 256 at a time: within `timeoutMs` it must be open, 10 s by default;
+   * Opens something that is read for as long as it lasts, 256 of each at a time: within `timeoutMs` it must be open, 10 s by default;
    * from then on only `signal` or its disposal ends it.
    */
   open<T extends NodeJS.ReadableStream>(
     what: string,
     work: EngineWork<T>,
-    options?: EngineCallOptions,
+    options?: LaneOptions,
   ): Promise<EngineStream<T>>;
   /** The API version agreed on, such as `1.41`. */
   apiVersion(signal?: AbortSignal): Promise<string>;
@@ -74,8 +79,8 @@ export interface DockerEngineOptions {
 const defaultTimeoutMs = 10_000;
 const shortCalls = { running: 16, waiting: 1_000 };
 const operations = { running: 32, waiting: 1_000 };
-/** Of each whose end is waited for. */
-const waits = { running: 64, waiting: 1_000 };
+/** Of each who is named. */
+const ownOperations = { running: 64, waiting: 1_000 };
 const streams = { running: 256, waiting: 0 };
 
 /** Nothing is loaded or opened before the first call. */
@@ -88,10 +93,8 @@ class SocketEngine implements DockerEngine {
   readonly #timeoutMs: number;
   readonly #disposed = new AbortController();
   readonly #shortCalls = new Lane(shortCalls);
-  readonly #operations = new Lane(operations);
-  /** While there is something in them. */
-  readonly #waits = new Map<string, Lane>();
-  readonly #streams = new Lane(streams);
+  readonly #operations = new Lanes(operations, ownOperations);
+  readonly #streams = new Lanes(streams, streams);
   #version: Promise<string> | undefined;
 
   constructor({ socket, timeoutMs = defaultTimeoutMs }: DockerEngineOptions) {
@@ -100,40 +103,33 @@ class SocketEngine implements DockerEngine {
   }
 
   async call<T>(what: string, work: EngineWork<T>, options: EngineCallOptions = {}): Promise<T> {
-    return this.#inLane(this.#shortCalls, what, work, { timeoutMs: this.#timeoutMs, ...options });
+    const enter = (signal: AbortSignal): Promise<Disposable> => this.#shortCalls.enter(signal);
+    return this.#inLane(enter, what, work, { timeoutMs: this.#timeoutMs, ...options });
   }
 
   async operate<T>(what: string, work: EngineWork<T>, options: OperationOptions): Promise<T> {
-    const { waitsFor } = options;
-    if (waitsFor === undefined) return this.#inLane(this.#operations, what, work, options);
-    const lane = this.#waits.get(waitsFor) ?? new Lane(waits);
-    this.#waits.set(waitsFor, lane);
-    try {
-      return await this.#inLane(lane, what, work, options);
-    } finally {
-      if (lane.isEmpty && this.#waits.get(waitsFor) === lane) this.#waits.delete(waitsFor);
-    }
+    return this.#inLane((signal) => this.#operations.enter(options.of, signal), what, work, options);
   }
 
   async #inLane<T>(
-    lane: Lane,
+    enter: (signal: AbortSignal) => Promise<Disposable>,
     what: string,
     work: EngineWork<T>,
     { timeoutMs, signal, onSocket }: OperationOptions,
   ): Promise<T> {
     using scope = this.#scope(what, timeoutMs, signal);
-    using _turn = await scope.bounded(() => lane.enter(scope.signal));
+    using _turn = await scope.bounded(() => enter(scope.signal));
     return await scope.bounded(async () => work(await this.#client(scope.signal, onSocket), scope.signal));
   }
 
   async open<T extends NodeJS.ReadableStream>(
     what: string,
     work: EngineWork<T>,
-    options: EngineCallOptions = {},
+    options: LaneOptions = {},
   ): Promise<EngineStream<T>> {
     using resources = new DisposableStack();
     const scope = resources.use(this.#scope(what, options.timeoutMs ?? this.#timeoutMs, options.signal));
-    resources.use(await scope.bounded(() => this.#streams.enter(scope.signal)));
+    resources.use(await scope.bounded(() => this.#streams.enter(options.of, scope.signal)));
     const stream = await scope.bounded(async () => work(await this.#client(scope.signal), scope.signal));
     scope.keepOpen();
     const owned = resources.move();

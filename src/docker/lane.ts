@@ -58,3 +58,28 @@ export class Lane {
     }
   }
 }
+
+/** A lane of all, and one of each who is named, which is there while there is something in it: nobody fills that of others. */
+export class Lanes {
+  readonly #ofAll: Lane;
+  readonly #own: ConstructorParameters<typeof Lane>[0];
+  readonly #lanes = new Map<string, Lane>();
+
+  constructor(ofAll: ConstructorParameters<typeof Lane>[0], own: ConstructorParameters<typeof Lane>[0]) {
+    this.#ofAll = new Lane(ofAll);
+    this.#own = own;
+  }
+
+  /** @throws SvcError as {@link Lane.enter} */
+  async enter(of: string | undefined, signal: AbortSignal): Promise<Disposable> {
+    if (of === undefined) return this.#ofAll.enter(signal);
+    const lane = this.#lanes.get(of) ?? new Lane(this.#own);
+    this.#lanes.set(of, lane);
+    using forget = new DisposableStack();
+    forget.defer(() => {
+      if (lane.isEmpty) this.#lanes.delete(of);
+    });
+    forget.use(await lane.enter(signal));
+    return forget.move();
+  }
+}

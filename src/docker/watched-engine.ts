@@ -3,6 +3,7 @@ import type { Socket } from "node:net";
 import type {
   DockerEngine,
   EngineCallOptions,
+  LaneOptions,
   EngineStream,
   EngineWork,
   OperationOptions,
@@ -51,7 +52,7 @@ export class WatchedEngine implements DockerEngine {
   async open<T extends NodeJS.ReadableStream>(
     what: string,
     work: EngineWork<T>,
-    options: EngineCallOptions = {},
+    options: LaneOptions = {},
   ): Promise<EngineStream<T>> {
     return this.#unlessSilent(options, (signal) => this.#engine.open(what, work, { ...options, signal }));
   }

@@ -129,7 +129,7 @@ export class AppContainers {
           .getContainer(id)
           .stop({ t: Math.ceil(graceMs / 1000) })
           .catch(unlessStatus(304, 404)),
-      { timeoutMs: graceMs + stopMarginMs, waitsFor: `the stop of app "${this.#appId}"` },
+      { timeoutMs: graceMs + stopMarginMs, of: `the stop of app "${this.#appId}"` },
     );
   }
 

@@ -9,7 +9,7 @@ import test from "ava";
 import { chooseApiVersion } from "../../src/docker/api-version.ts";
 import { engineError } from "../../src/docker/engine-errors.ts";
 import { createDockerEngine } from "../../src/docker/engine.ts";
-import { Lane } from "../../src/docker/lane.ts";
+import { Lane, Lanes } from "../../src/docker/lane.ts";
 import { SvcError } from "../../src/errors.ts";
 import { startEngine } from "../support/docker.ts";
 import { dockerTest, needsDocker, sharedEngine } from "../support/docker-test.ts";
@@ -85,6 +85,18 @@ test("a lane lets in so many, keeps so many waiting, and forgets those who go", 
   first[Symbol.dispose]();
   (await third)[Symbol.dispose]();
   (await lane.enter(never))[Symbol.dispose]();
+});
+
+test("who has filled a lane of their own keeps nobody else from theirs, nor from that of all", async (t) => {
+  const lanes = new Lanes({ running: 1, waiting: 0 }, { running: 2, waiting: 0 });
+  const { signal } = new AbortController();
+  const one = "the container of one";
+  const held = [await lanes.enter(one, signal), await lanes.enter(one, signal)];
+  await t.throwsAsync(lanes.enter(one, signal), { instanceOf: SvcError });
+  await t.notThrowsAsync(lanes.enter("the container of another", signal));
+  await t.notThrowsAsync(lanes.enter(undefined, signal));
+  for (const turn of held) turn[Symbol.dispose]();
+  await t.notThrowsAsync(lanes.enter(one, signal));
 });
 
 dockerTest(`the engine's refusals are errors with a code and its own words${needsDocker}`, async (t) => {
@@ -207,17 +219,17 @@ dockerTest(`who waits for a stop or a registry keeps nobody from other work${nee
   await shared().images.build("svc/slow:1");
   const id = await shared().run("lasting", { Image: "svc/slow:1" });
   const ending = new AbortController();
-  const wait = (waitsFor: string): Promise<unknown> =>
+  const wait = (of: string): Promise<unknown> =>
     engine
       .operate("wait for it", (docker) => docker.getContainer(id).wait(), {
-        ...{ timeoutMs: 60_000, signal: ending.signal, waitsFor },
+        ...{ timeoutMs: 60_000, signal: ending.signal, of },
       })
       .catch((error: unknown) => (error as Error).message);
   const waiting = Array.from({ length: 100 }, () => wait("the stop of one app"));
-  const list = (waitsFor?: string): Promise<unknown[]> =>
+  const list = (of?: string): Promise<unknown[]> =>
     engine.operate("list containers", (docker) => docker.listContainers(), {
       timeoutMs: 10_000,
-      ...(waitsFor !== undefined && { waitsFor }),
+      of,
     });
   t.true((await list()).length > 0);
   t.true((await list("the stop of another")).length > 0);

@@ -56,7 +56,7 @@ export async function pullImage(
         show(message);
       }
     },
-    { timeoutMs: pullTimeoutMs, signal, waitsFor: `the registry ${serveraddress}` },
+    { timeoutMs: pullTimeoutMs, signal, of: `the registry ${serveraddress}` },
   );
 }
 

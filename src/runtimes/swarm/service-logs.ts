@@ -100,7 +100,7 @@ export async function* followServiceLog(
   using opened = await engine.open(
     "follow the log of a service",
     (docker) => docker.getService(serviceId).logs({ ...query(tail), follow: true }),
-    { signal },
+    { signal, of: `the service ${serviceId}` },
   );
   const reader = createReader(hasTerminal);
   try {
