@@ -41,7 +41,7 @@ export async function readContainerLog(
       kept.add(reader.end());
       return kept.chunk();
     },
-    { timeoutMs: readTimeoutMs, signal },
+    { timeoutMs: readTimeoutMs, signal, of: `the log of container ${container.id}` },
   );
 }
 
