@@ -52,7 +52,7 @@ async function exportRelease(
 
 /**
  * Lays a version out beside the one that the app is, and builds it there where it can be moved afterwards.
- * @returns whether it is built; otherwise {@link buildInPlace} does, once it is in its place
+ * @returns whether it is built; otherwise it is as it came, and {@link buildInPlace} does once it is in its place
  */
 export async function layOutBeside(
   tools: StepTools,
@@ -60,10 +60,36 @@ export async function layOutBeside(
   resolved: ResolvedPackage,
   work: WorkOptions,
 ): Promise<boolean> {
+  const { clone } = next.manifest;
   await exportRelease(tools, next, resolved, work);
-  if (next.manifest.clone === "rebuild" || buildSteps(next).some(namesPlaces)) return false;
+  if (buildSteps(next).length === 0) return true;
+  if (clone === "rebuild" || buildSteps(next).some(namesPlaces)) return false;
   await build(tools, next, work);
-  return next.manifest.clone === "copy" || moveEnvironments(tools, next, work);
+  if (clone === "copy" || (await canMove(tools, next, work))) return true;
+  // It would look for its own where nothing is any more; and a build that finds what was made elsewhere may refuse to go on.
+  await (await tools.identities.tree(next.directory, next.uid)).remove(checkoutOf(next));
+  await exportRelease(tools, next, resolved, work);
+  return false;
+}
+
+/** Has what was built in a checkout know the place that it is moved to. @returns whether all of it does */
+async function canMove(tools: StepTools, app: RunnableApp, work: WorkOptions): Promise<boolean> {
+  if (!(await moveEnvironments(tools, app, work))) return false;
+  const identity = await tools.identities.as(app.uid);
+  const { from } = placesOf(app);
+  const options = { cwd: join(app.directory, checkoutOf(app)), ...(work.signal && { signal: work.signal }) };
+  // Of texts: programs name the place of their sources, too, and never look for it. Nor does what package managers note.
+  const grep = ["grep", "-rqIF", "--exclude-dir=node_modules", "-e", from, "."];
+  if ((await identity.runCommand(grep, options)).exitCode !== 1) return false;
+  const others = ["-name", "node_modules", "-prune", "-o"];
+  const links = ["find", ".", ...others, "-lname", `*${from}*`, "-print", "-quit"];
+  return (await identity.runCommand(links, options)).stdout === "";
+}
+
+/** Where a checkout is, and where it will be, by the end of their paths: the store may be called otherwise, too. */
+function placesOf(app: RunnableApp): { from: string; to: string } {
+  const place = `/${basename(app.directory)}`;
+  return { from: `${place}/${checkoutOf(app)}`, to: `${place}/${appTree.repo}` };
 }
 
 /** Whether a step is told where something of the app is: it may write there, or into what it makes. */
@@ -77,9 +103,7 @@ function namesPlaces(step: Command): boolean {
  */
 async function moveEnvironments(tools: StepTools, app: RunnableApp, work: WorkOptions): Promise<boolean> {
   const identity = await tools.identities.as(app.uid);
-  // By its end: the store may be called otherwise, too.
-  const place = `/${basename(app.directory)}`;
-  const [from, to] = [`${place}/${checkoutOf(app)}`, `${place}/${appTree.repo}`];
+  const { from, to } = placesOf(app);
   const grep = ["grep", "-rlIZF", "-e", from, "."];
   const sed = ["sed", "-i", "-e", `s|${escaped(from, /[\\.*[\]^$|]/g)}|${escaped(to, /[\\&|]/g)}|g`, "--"];
   for (const path of await virtualEnvironments(identity, app, work)) {

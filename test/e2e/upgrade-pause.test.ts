@@ -115,14 +115,24 @@ for (const { ends, how } of [
 }
 
 /** As pip writes the programs of what it installs: with the path of the environment in their first line. */
-const venvProgram = `printf '#!%s/env/bin/python\\nimport sys, time\\nprint(sys.prefix, flush=True)\\ntime.sleep(3600)\\n' "$PWD" > env/bin/app
+const venvProgram = (
+  builtAt: string,
+): string => `printf '#!%s/env/bin/python\\nimport sys, time\\nprint(sys.prefix, flush=True)\\ntime.sleep(3600)\\n' "$PWD" > env/bin/app
 chmod +x env/bin/app
-pwd > built-at`;
+pwd > ${builtAt}`;
 
 for (const { builds, more, step, isBeside } of [
   { builds: "a virtual environment", more: "", step: "true", isBeside: true },
   { builds: "what cannot be copied", more: "clone: rebuild", step: "true", isBeside: false },
   { builds: "at a place that it is told", more: "", step: "test -d ${repo}", isBeside: false },
+  // Like a configuration that is worked out beforehand; CMake refuses to go on with what it made elsewhere.
+  { builds: "what names its place", more: "", step: "test ! -e place && pwd > place", isBeside: false },
+  {
+    builds: "a link to its place",
+    more: "",
+    step: 'test ! -e place && ln -s "$PWD/env" place',
+    isBeside: false,
+  },
 ]) {
   test(`a version that builds ${builds} runs in its place, and was built ${isBeside ? "beside" : "in"} it`, async (t) => {
     t.timeout(120_000);
@@ -132,7 +142,11 @@ for (const { builds, more, step, isBeside } of [
     await mkdir(dir, { recursive: true });
     const write = async (version: string): Promise<void> => {
       const venv = { exec: ["python3", "-m", "venv", "--without-pip", "env"] };
-      const build = [venv, { exec: ["sh", "-c", venvProgram] }, { exec: ["sh", "-c", step] }];
+      const build = [
+        venv,
+        { exec: ["sh", "-c", venvProgram(`${dir}.built-at`)] },
+        { exec: ["sh", "-c", step] },
+      ];
       const process = JSON.stringify({ exec: ["${repo}/env/bin/app"], build });
       const manifest = `id: snake\nname: Snake\nversion: "${version}"\nprocess: ${process}\n${more}\n`;
       await writeFile(join(dir, "svc.yaml"), manifest);
@@ -145,7 +159,7 @@ for (const { builds, more, step, isBeside } of [
     t.is((await apps.upgradeApp({ id: "snake", stopApp: true })).to, "2");
 
     const repo = join(directory, "repo");
-    t.is((await readFile(join(repo, "built-at"), "utf8")).trim(), isBeside ? `${repo}.next` : repo);
+    t.is((await readFile(`${dir}.built-at`, "utf8")).trim(), isBeside ? `${repo}.next` : repo);
     t.regex(await readFile(join(repo, "env/bin/app"), "utf8"), new RegExp(`^#!${repo}/env/bin/python\n`));
     t.is((await apps.getApp({ id: "snake" })).state, "RUNNING");
   });
