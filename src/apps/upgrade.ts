@@ -131,7 +131,7 @@ export class Upgrader {
     try {
       await this.#tidy(operation);
     } catch (error) {
-      // The upgrade holds; only the old version is still on the disk. The next sweep removes it.
+      // The upgrade holds; only the old version is still on the disk. The next upgrade removes it.
       log.warn({ err: error, appId: app.id }, "the version before an upgrade could not be removed");
     }
     return { id: app.id, upToDate: false, from: app.version, to: resolved.version, restarted };
@@ -237,6 +237,9 @@ export class Upgrader {
     const next = { ...this.#next(app, resolved), checkout: appTree.nextRepo };
     const tree = await identities.tree(paths.appDir(app.id), app.runUid);
     await tree.remove(appTree.nextRepo);
+    // Of an upgrade that could not remove them: if this one failed they would be put back over what the app is now.
+    await tree.remove(appTree.previousRepo);
+    await tree.remove(appTree.previousData);
     const isBuilt = await layOutBeside(this.#options, next, resolved, work);
     if (canProve(app)) await runtimeOf(app).prepare(next, work);
     return isBuilt;

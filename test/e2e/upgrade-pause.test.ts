@@ -59,6 +59,11 @@ test("a process goes on while its new version is built, and is away as long as f
   const apps = daemon.client(AppService);
   const { url, directory, waits, open } = await gatedApp(daemon, "sleep 3");
   await writeFile(join(directory, "data", "notes"), "ours");
+  // As an upgrade leaves them that holds, and could not remove them.
+  for (const stale of ["repo.previous", "data.previous"]) {
+    await mkdir(join(directory, stale));
+    await writeFile(join(directory, stale, "notes"), "older");
+  }
   const own = await longestSilence(url, () => apps.restartApp({ id: "web" }));
 
   const upgraded = await longestSilence(url, async () => {
