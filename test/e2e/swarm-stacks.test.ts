@@ -62,7 +62,11 @@ const runningOf = ({ tasks }: App): string[] =>
     .map(({ service, slot, node }) => `${service} ${slot} ${node}`.trim())
     .sort();
 
-async function writePackage({ daemon }: Shared, id: string, files: Record<string, string>): Promise<string> {
+async function writePackage(
+  { daemon }: Shared,
+  id: string,
+  files: Record<string, string | Buffer>,
+): Promise<string> {
   const dir = join(daemon.dir, "packages", id);
   await writeFiles(dir, files);
   return dir;
@@ -80,7 +84,7 @@ test(`a compose project is a service for each of its own, and goes whole${needsS
   t.timeout(300_000);
   const { swarm, daemon } = t.context;
   const apps = daemon.client(AppService);
-  const files = (composed: string): Record<string, string> => ({
+  const files = (composed: string): Record<string, string | Buffer> => ({
     "svc.yaml": `id: shop
 name: shop
 version: "1"
@@ -93,6 +97,7 @@ ports: [{ name: http, setting: port }]
 `,
     "greeting.txt": "good day\n",
     "key.txt": "open-sesame-file\n",
+    "key.der": Buffer.from("30820122ff00fe", "hex"),
     "compose.yaml": composed,
   });
   const composed = `version: "3.8"
@@ -107,11 +112,11 @@ services:
     image: ${imageOf(swarm, "1")}
     environment: { PASSWORD: "\${PASSWORD}" }
     volumes: ["keep:/keep"]
-    secrets: [key]
+    secrets: [key, der]
     healthcheck: { test: "true", interval: 1s, timeout: 5s, retries: 3 }
 volumes: { keep: {} }
 configs: { greeting: { file: ./greeting.txt } }
-secrets: { key: { file: ./key.txt } }
+secrets: { key: { file: ./key.txt }, der: { file: ./key.der } }
 `;
   const spec = await writePackage(t.context, "shop", files(composed));
   await apps.installApp({ spec, settings: { password: "open-sesame-word" }, placement: swarmed(2) });
@@ -135,6 +140,7 @@ secrets: { key: { file: ./key.txt } }
     const { Id } = made.expect(201) as { Id: string };
     return (await swarm.manager.request("POST", `/exec/${Id}/start`, { Detach: false })).text;
   };
+  t.true((await inStore("od -An -tx1 /run/secrets/der")).includes("30 82 01 22 ff 00 fe"));
   const seen = await inStore("cat /run/secrets/key $PASSWORD_FILE; echo $PASSWORD. > /keep/word; sync");
   for (const text of ["open-sesame-file", "open-sesame-word"]) t.true(seen.includes(text), seen);
   const answering = runningOf(await apps.getApp({ id: "shop" })).find((task) => task.startsWith("front"));

@@ -59,7 +59,10 @@ ${manifest}
 }
 
 /** Writes the files of a package, by name; everybody may read them. */
-export async function writeFiles(dir: string, files: Readonly<Record<string, string>>): Promise<void> {
+export async function writeFiles(
+  dir: string,
+  files: Readonly<Record<string, string | Buffer>>,
+): Promise<void> {
   await mkdir(dir, { recursive: true });
   await chmod(dir, 0o755);
   for (const [name, content] of Object.entries(files)) await writeFile(join(dir, name), content);

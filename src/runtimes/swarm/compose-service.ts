@@ -34,7 +34,7 @@ export interface ComposeServiceOptions {
   /** The volumes of the document, by their keys. */
   readonly volumes: ReadonlyMap<string, VolumePlan>;
   /** What its secrets and configs say, by their keys. */
-  readonly contents: Readonly<Record<HandedFile["kind"], ReadonlyMap<string, string>>>;
+  readonly contents: Readonly<Record<HandedFile["kind"], ReadonlyMap<string, HandedFile["content"]>>>;
   /** Values that nobody may see who inspects the service, by the names of their settings. */
   readonly hidden: ReadonlyMap<string, string>;
 }

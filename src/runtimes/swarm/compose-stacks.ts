@@ -36,6 +36,7 @@ import { copyVolumes, isCopied } from "../compose/volume-copy.ts";
 import { AppImages, type AppImagesOptions } from "../docker/app-images.ts";
 import type { EngineVolumes, ImageRuntime, RunnableApp, RuntimeWork } from "../runtime.ts";
 import { composeService, keepsData, type ComposeServiceOptions, type VolumePlan } from "./compose-service.ts";
+import type { HandedFile } from "./handed-files.ts";
 import { serviceImage } from "./service-image.ts";
 import {
   requireFewTasks,
@@ -217,7 +218,7 @@ export class ComposeStacks implements Stacks {
         name,
         image: imageOf(reference),
       });
-      return { part, spec: withRelease(app, spec), files, image: reference };
+      return { part, spec: withRelease(app, spec, files), files, image: reference };
     });
   }
 
@@ -268,17 +269,19 @@ export class ComposeStacks implements Stacks {
   }
 
   /** What its files say, read as their owner. */
-  async #contents(app: RunnableApp, parts: JsonObject[string] | undefined): Promise<Map<string, string>> {
+  async #contents(
+    app: RunnableApp,
+    parts: JsonObject[string] | undefined,
+  ): Promise<Map<string, HandedFile["content"]>> {
     const identity = await this.#options.identities.as(app.uid);
-    const contents = new Map<string, string>();
+    const contents = new Map<string, HandedFile["content"]>();
     for (const [key, value] of Object.entries(recordOf(parts))) {
       const { file, content } = recordOf(value);
       const path = textOf(file);
       if (typeof content === "string") contents.set(key, content);
       if (path === "") continue;
       const root = isInside(app.directory, path) ? app.directory : "/";
-      const bytes = await identity.readFile(root, relative(root, path), { maxBytes: maxFileBytes });
-      contents.set(key, bytes.toString());
+      contents.set(key, await identity.readFile(root, relative(root, path), { maxBytes: maxFileBytes }));
     }
     return contents;
   }

@@ -61,10 +61,11 @@ export class DockerStacks implements Stacks {
     const config = { ...found, network: name };
     const reference = this.#images.reference(app);
     const image = serviceImage(reference, local);
-    const spec = withRelease(app, serviceSpec(app, config, { storeId, nodeId, handed, name, image }));
+    const { files } = handed;
+    const spec = withRelease(app, serviceSpec(app, config, { storeId, nodeId, handed, name, image }), files);
     return {
       networks: [{ name, isInternal: false }],
-      steps: [[{ part: "", spec, files: handed.files, image: reference }]],
+      steps: [[{ part: "", spec, files, image: reference }]],
     };
   }
 

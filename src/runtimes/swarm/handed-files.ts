@@ -20,7 +20,7 @@ export interface HandedFile {
   readonly kind: HandedKind;
   /** Absolute, in the container. */
   readonly path: string;
-  readonly content: string;
+  readonly content: string | Buffer;
 }
 
 /** What is handed to the tasks of an app, and the environment that it takes the place of. */

@@ -128,13 +128,17 @@ export function updateConfigs(
   };
 }
 
-/** With labels that tell it from what another version, or other settings, would make. */
-export function withRelease(app: RunnableApp, spec: ServiceSpec): ServiceSpec {
+/** With labels that tell it from what another version, or other settings, would make, and from one that is handed other files. */
+export function withRelease(
+  app: Pick<RunnableApp, "version" | "manifest" | "settings">,
+  spec: ServiceSpec,
+  files: readonly HandedFile[],
+): ServiceSpec {
   const settings = settingsDigest(app);
   const { TaskTemplate: template, ...rest } = spec;
   const counted = { ...rest, Mode: null, TaskTemplate: template };
   const release = createHash("sha256")
-    .update(JSON.stringify([settings, counted]))
+    .update(JSON.stringify([settings, counted, files.map(digestOf)]))
     .digest("hex")
     .slice(0, digestLength);
   const container = template["ContainerSpec"] as { Labels?: Record<string, string> };
@@ -147,6 +151,10 @@ export function withRelease(app: RunnableApp, spec: ServiceSpec): ServiceSpec {
       ContainerSpec: { ...container, Labels: { ...container.Labels, [releaseLabel]: release } },
     },
   };
+}
+
+function digestOf({ kind, path, content }: HandedFile): string[] {
+  return [kind, path, createHash("sha256").update(content).digest("hex")];
 }
 
 /** As JSON has it: what is not there is left out. */

@@ -188,8 +188,9 @@ export class SwarmApi {
   }
 
   /** Resolves with the id. */
-  async hand(kind: HandedKind, name: string, content: string, labels: Labels): Promise<string> {
-    const body = { Name: name, Labels: { ...labels }, Data: Buffer.from(content).toString("base64") };
+  async hand(kind: HandedKind, name: string, content: string | Buffer, labels: Labels): Promise<string> {
+    const bytes = typeof content === "string" ? Buffer.from(content) : content;
+    const body = { Name: name, Labels: { ...labels }, Data: bytes.toString("base64") };
     const request = { method: "POST", path: `/${kind}/create`, body } as const;
     const { ID: id } = (await this.#change(`keep a file of an app among its ${kind}`, request)) as {
       ID: string;
