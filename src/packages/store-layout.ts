@@ -3,6 +3,7 @@
  * that describes it. None of them is a package yet; whoever installs one has its manifest made.
  */
 import { posix } from "node:path";
+import { setImmediate as nextTurn } from "node:timers/promises";
 import type { JsonObject, JsonValue } from "../lib/json.ts";
 import type { YamlReading } from "./yaml-thread.ts";
 import type { YamlBounds } from "./yaml-document.ts";
@@ -50,6 +51,8 @@ export async function storeIndex(
     for (const { form, describe } of layouts) {
       const id = packageId(form.exec(path)?.[1] ?? "");
       if (id === "" || Object.hasOwn(packages, id)) continue;
+      // What is JSON is read here, and a store may have megabytes of it.
+      await nextTurn();
       const described = await describe(text, readYaml);
       if (described !== undefined)
         packages[id] = { directory: posix.dirname(path), runtime: "compose", ...described };
