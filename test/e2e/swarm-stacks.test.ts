@@ -232,6 +232,20 @@ permissions: [privileged]
   t.like(await refuse("near", "ports: ['127.0.0.1:8095:80']", asUser), { reason: "denied" });
   t.like(await refuse("low", "ports: ['81:80']", asUser), { reason: "denied" });
   t.deepEqual(await servicesOf(t.context), []);
+
+  // Only the swarm knows that, when it is told of the second one.
+  const half = await writePackage(t.context, "half", {
+    "svc.yaml": `id: half\nname: half\nversion: "1"\ncompose: { file: compose.yaml }\n`,
+    "compose.yaml": `version: "3.8"
+services:
+  one: { image: "${image}" }
+  two: { image: "${image}", depends_on: [one], deploy: { placement: { constraints: [nonsense] } } }
+`,
+  });
+  await root.installApp({ spec: half, placement: swarmed(1) });
+  t.regex((await errorOf(root.startApp({ id: "half" }))).message, /constraint/);
+  t.deepEqual(await servicesOf(t.context), [], "nothing stays of half an app");
+  await root.removeApp({ id: "half" });
 });
 
 test(`an upgrade replaces task by task, and one that is bad goes back while the app runs${needsSwarm}`, async (t) => {

@@ -115,9 +115,11 @@ export class SwarmRuntime extends FollowingRuntime<SwarmApp> implements AppRunti
 
   async start(app: RunnableApp): Promise<void> {
     const watched = this.#appOf(app.id);
+    let hasBegun = false;
     try {
       const plan = await this.#plan(app);
       await this.#endEnded(app, watched);
+      hasBegun = true;
       for (const step of plan.steps) {
         const launched: Launched[] = [];
         for (const service of step) launched.push(await this.#launch(app, watched, service));
@@ -126,7 +128,7 @@ export class SwarmRuntime extends FollowingRuntime<SwarmApp> implements AppRunti
       }
       await this.#removeOthers(app, plan);
     } catch (error) {
-      await this.#giveUp(app, watched, error);
+      await this.#giveUp(app, watched, error, hasBegun);
       throw error;
     }
   }
@@ -196,7 +198,7 @@ export class SwarmRuntime extends FollowingRuntime<SwarmApp> implements AppRunti
   }
 
   /** Has nothing stay of a start that failed: half an app would look like one. */
-  async #giveUp(app: RunnableApp, watched: SwarmApp, error: unknown): Promise<void> {
+  async #giveUp(app: RunnableApp, watched: SwarmApp, error: unknown, hasBegun: boolean): Promise<void> {
     const reason = error instanceof SvcError ? (error as SvcError).reason : undefined;
     if (reason === "unavailable") {
       // Once the swarm is back, the app is seen to be missing, and started.
@@ -204,7 +206,7 @@ export class SwarmRuntime extends FollowingRuntime<SwarmApp> implements AppRunti
       await this.#look().catch(() => undefined);
     } else watched.release();
     try {
-      if (reason === "start_failed") await this.stop(app);
+      if (hasBegun && reason !== "unavailable") await this.stop(app);
       await this.#api.removeHanded(app.id);
     } catch (failure) {
       this.#options.log("what a start on the swarm left could not be removed", {
