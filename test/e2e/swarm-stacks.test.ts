@@ -248,6 +248,24 @@ services:
   await root.removeApp({ id: "half" });
 });
 
+test(`a service that is called otherwise takes over the port of the one before${needsSwarm}`, async (t) => {
+  t.timeout(180_000);
+  const { swarm, daemon } = t.context;
+  const apps = daemon.client(AppService);
+  const files = (version: string, name: string): Record<string, string> => ({
+    "svc.yaml": `id: named\nname: named\nversion: "${version}"\ncompose: { file: compose.yaml }\n`,
+    "compose.yaml": `version: "3.8"\nservices: { ${name}: { image: "${imageOf(swarm, version)}", ports: ["8097:8080"] } }\n`,
+  });
+  const spec = await writePackage(t.context, "named", files("1", "front"));
+  await apps.installApp({ spec, placement: swarmed(3) });
+  await apps.startApp({ id: "named" });
+  await writePackage(t.context, "named", files("2", "face"));
+  t.like(await apps.upgradeApp({ id: "named", stopApp: true }), { to: "2", restarted: true });
+  await eventually(async () => assert.equal((await swarm.get(1, 8097)).trim(), "2"), longMs);
+  await apps.stopApp({ id: "named" });
+  await apps.removeApp({ id: "named" });
+});
+
 test(`an upgrade replaces task by task, and one that is bad goes back while the app runs${needsSwarm}`, async (t) => {
   t.timeout(300_000);
   const { swarm, daemon } = t.context;

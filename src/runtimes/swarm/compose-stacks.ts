@@ -133,12 +133,12 @@ export class ComposeStacks implements Stacks {
     };
   }
 
-  async hasData(app: RunnableApp): Promise<boolean> {
+  async partsWithoutData(app: RunnableApp): Promise<readonly string[] | undefined> {
     const { document } = await this.#projects.resolve(app);
     const volumes = this.#volumesOf(app, document);
-    return Object.values(recordOf(document["services"])).some((service) =>
-      keepsData(recordOf(service), volumes),
-    );
+    const services = recordOf(document["services"]);
+    const hasData = Object.values(services).some((service) => keepsData(recordOf(service), volumes));
+    return hasData ? undefined : Object.keys(services);
   }
 
   async keepData(app: RunnableApp): Promise<void> {

@@ -69,8 +69,8 @@ export class DockerStacks implements Stacks {
     };
   }
 
-  async hasData(app: RunnableApp): Promise<boolean> {
-    return sharedMounts(app, await this.#configs.of(app, "")).length > 0;
+  async partsWithoutData(app: RunnableApp): Promise<readonly string[] | undefined> {
+    return sharedMounts(app, await this.#configs.of(app, "")).length > 0 ? undefined : [""];
   }
 
   remove(app: RunnableApp): Promise<number> {

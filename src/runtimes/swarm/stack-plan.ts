@@ -49,8 +49,8 @@ export interface Stacks {
    * @param nodeId of this machine
    */
   plan(app: RunnableApp, nodeId: string): Promise<StackPlan>;
-  /** Whether it keeps anything that two versions at a time could spoil. */
-  hasData(app: RunnableApp): Promise<boolean>;
+  /** Its parts, which may run beside those of another version; undefined where it keeps anything that these could spoil. */
+  partsWithoutData(app: RunnableApp): Promise<readonly string[] | undefined>;
   /** What of it is on this machine's engine goes; resolves with the bytes. Nothing of it runs. */
   remove(app: RunnableApp, keep?: "volumes"): Promise<number>;
 }

@@ -253,7 +253,10 @@ export class SwarmRuntime extends FollowingRuntime<SwarmApp> implements AppRunti
   }
 
   async canRoll(app: RunnableApp): Promise<boolean> {
-    return !(await this.#stacksOf(app).hasData(app));
+    const parts = await this.#stacksOf(app).partsWithoutData(app);
+    if (parts === undefined) return false;
+    // What took the place of a service may want its ports: that one has to go first.
+    return (await this.#api.servicesOf(app.id)).every(({ part }) => parts.includes(part));
   }
 
   async roll(to: RunnableApp): Promise<void> {
