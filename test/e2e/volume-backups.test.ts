@@ -37,6 +37,11 @@ async function volumesOf(engine: TestEngine): Promise<string[]> {
   return (volumes ?? []).map(({ Name }) => Name).sort();
 }
 
+/** Whether a container through which svc works on volumes is there. */
+async function works(engine: TestEngine, helper: "backup" | "copy"): Promise<boolean> {
+  return (await engine.request("GET", `/containers/svc-keeper-volumes-${helper}/json`)).status === 200;
+}
+
 /** When a volume was made, to the second; undefined for one that is not there. */
 async function creationOf(engine: TestEngine, volume: string): Promise<string | undefined> {
   const answer = await engine.request("GET", `/volumes/${volume}`);
@@ -193,9 +198,12 @@ composeTest(
       const madeAt = await creationOf(engine, state);
       const isThen = async (): Promise<boolean> => {
         const names = await volumesOf(engine);
-        if (what === "staged") return names.includes(`svc.restored.${state}`);
+        // What works on them is left behind, and holds them.
+        if (what === "staged")
+          return names.includes(`svc.restored.${state}`) && (await works(engine, "backup"));
         if (!names.includes(`svc.replaced.${state}`)) return false;
-        return what === "kept" || ![undefined, madeAt].includes(await creationOf(engine, state));
+        if (what === "kept") return await works(engine, "copy");
+        return ![undefined, madeAt].includes(await creationOf(engine, state));
       };
       const restoring = errorOf(backups.restoreBackup({ ...ref, stopApp: true })).catch(() => undefined);
       let isOver = false;

@@ -94,6 +94,7 @@ export class ProjectVolumes implements EngineVolumes {
   }
 
   async keep(id: string, key: string, signal?: AbortSignal): Promise<void> {
+    await this.removeHelpers(id);
     await this.#options.release(id);
     await this.#remove(id, copyOf("replaced", id, key));
     const name = nameOf(id, key);
@@ -107,6 +108,7 @@ export class ProjectVolumes implements EngineVolumes {
   }
 
   async putBack(id: string, key: string): Promise<void> {
+    await this.removeHelpers(id);
     await this.#options.release(id);
     const kept = copyOf("replaced", id, key);
     // There was none.
@@ -115,7 +117,19 @@ export class ProjectVolumes implements EngineVolumes {
   }
 
   async settle(id: string, key: string): Promise<void> {
+    await this.removeHelpers(id);
     for (const kind of ["restored", "replaced"] as const) await this.#remove(id, copyOf(kind, id, key));
+  }
+
+  /** What a daemon that was killed left of its work holds volumes, which the engine then does not remove. */
+  async removeHelpers(id: string): Promise<void> {
+    for (const name of Object.values(helpersOf(id))) {
+      await unlessGone(
+        this.#options.engine.call(`remove the container ${name}`, (docker) =>
+          docker.getContainer(name).remove({ force: true, v: true }),
+        ),
+      );
+    }
   }
 
   /** Makes the volume anew from another one. */
@@ -135,7 +149,7 @@ export class ProjectVolumes implements EngineVolumes {
   async #copy(id: string, from: string, to: string, signal?: AbortSignal): Promise<void> {
     await this.#with(id, `copy the volume ${from}`, from, signal, async (source, docker, image) => {
       // Of its own, as the engine does one thing at a time with each.
-      const options = { name: `${composeProjectOf(id)}-volumes-copy`, labels: this.#labels(id), image };
+      const options = { name: helpersOf(id).copy, labels: this.#labels(id), image };
       await withVolumes(
         docker,
         { ...options, volumes: [{ volume: to, as: volumeAs }] },
@@ -202,7 +216,7 @@ export class ProjectVolumes implements EngineVolumes {
     signal: AbortSignal | undefined,
     work: (helper: VolumeHelper, docker: Dockerode, image: string) => Promise<void>,
   ): Promise<void> {
-    const name = `${composeProjectOf(id)}-volumes-backup`;
+    const name = helpersOf(id).backup;
     return this.#options.engine.operate(
       what,
       (docker) =>
@@ -217,6 +231,12 @@ export class ProjectVolumes implements EngineVolumes {
     );
   }
 }
+
+/** What the containers are called that volumes are read and written through. */
+const helpersOf = (id: string): { backup: string; copy: string } => ({
+  backup: `${composeProjectOf(id)}-volumes-backup`,
+  copy: `${composeProjectOf(id)}-volumes-copy`,
+});
 
 const nameOf = (id: string, key: string): string => `${composeProjectOf(id)}_${key}`;
 

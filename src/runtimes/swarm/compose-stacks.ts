@@ -34,7 +34,7 @@ import { documentPorts } from "../compose/service-ports.ts";
 import { withEmptyImage } from "../compose/empty-image.ts";
 import { copyVolumes, isCopied } from "../compose/volume-copy.ts";
 import { AppImages, type AppImagesOptions } from "../docker/app-images.ts";
-import type { EngineVolumes, ImageRuntime, RunnableApp, RuntimeWork } from "../runtime.ts";
+import type { ImageRuntime, RunnableApp, RuntimeWork } from "../runtime.ts";
 import { composeService, keepsData, type ComposeServiceOptions, type VolumePlan } from "./compose-service.ts";
 import type { HandedFile } from "./handed-files.ts";
 import { serviceImage } from "./service-image.ts";
@@ -71,7 +71,7 @@ const maxFileBytes = 1_000 * 1_024;
 
 export class ComposeStacks implements Stacks {
   readonly images: ImageRuntime;
-  readonly volumes: EngineVolumes;
+  readonly volumes: ProjectVolumes;
   readonly #options: ComposeStacksOptions;
   readonly #images: AppImages;
   readonly #projects: ComposeProjects;
@@ -307,6 +307,7 @@ export class ComposeStacks implements Stacks {
     const { engine, disk } = this.#options;
     const names = (await this.#listed(id)).map(({ Name }) => Name);
     if (names.length === 0) return 0;
+    await this.volumes.removeHelpers(id);
     await this.#released(id);
     // What it freed is worth a look, but not a removal that fails.
     const usage = await disk.measure().catch(() => undefined);
