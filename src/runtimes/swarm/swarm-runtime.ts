@@ -59,6 +59,8 @@ const pollMs = 2_000;
 const startPollMs = 300;
 /** A node may have to pull the image first. */
 const startTimeoutMs = 10 * 60_000;
+/** A swarm that has said nothing of an update for so long has nothing to replace. */
+const unchangedMs = 15_000;
 /** So long no node may suit, as when one has only just come back. */
 const pendingMs = 10_000;
 const stopMarginMs = 20_000;
@@ -294,8 +296,13 @@ export class SwarmRuntime extends FollowingRuntime<SwarmApp> implements AppRunti
         if (bad !== undefined) throw await this.#startFailed(app, launched, bad);
         throw startFailed(app.id, update.message || `the swarm says ${update.state}`);
       }
-      if (Date.now() - begunMs > startTimeoutMs)
-        throw startFailed(app.id, "the swarm did not come to its end");
+      const waitedMs = Date.now() - begunMs;
+      if (update === undefined && waitedMs > unchangedMs) {
+        await this.#look();
+        // It is what is asked for already: the swarm had gone back to it by itself.
+        if (isWhole(launched, watched.tasks)) return;
+      }
+      if (waitedMs > startTimeoutMs) throw startFailed(app.id, "the swarm did not come to its end");
       await sleep(startPollMs);
     }
   }
