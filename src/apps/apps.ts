@@ -45,7 +45,6 @@ import { awaitUp } from "./coming-up.ts";
 import type { FoundUpdates } from "./found-updates.ts";
 import { FreePorts } from "./free-ports.ts";
 import { Installer, type InstallRequest } from "./install.ts";
-import { InstallTurns, type InstallBounds } from "./install-turns.ts";
 import { DiskReports } from "./disk-reports.ts";
 import { followApp } from "./log-follower.ts";
 import { Lifecycle } from "./lifecycle.ts";
@@ -59,10 +58,19 @@ import { Repuller, type RepullResult } from "./repull.ts";
 import { Restorer } from "./restore.ts";
 import { WantedState } from "./wanted-state.ts";
 import { Upgrader, type UpgradeRequest, type UpgradeResult } from "./upgrade.ts";
+import { UserTurns } from "./user-turns.ts";
 
 /** Whereto, and whether it is backed up first; see `UpgradeAppRequest`. */
 export interface UpgradeOptions extends Omit<UpgradeRequest, "before"> {
   backup?: boolean | undefined;
+}
+
+/** What an operator bounds, of apps. */
+export interface AppLimits {
+  maxAppsPerUser: number;
+  maxInstallsPerUser: number;
+  maxInstalls: number;
+  maxWaitingInstallsPerUser: number;
 }
 
 export interface AppsOptions {
@@ -80,7 +88,7 @@ export interface AppsOptions {
   buildEnv: Readonly<Record<string, string>>;
   /** The uid that an owner's apps belong to and run as. */
   runUidOf: (ownerUid: number) => Promise<number>;
-  limits: InstallBounds & { maxAppsPerUser: number };
+  limits: AppLimits;
   /** Where ports of regular users' containers are published that name no address. */
   usersAddress: string;
   backups: AppBackupStates;
@@ -100,7 +108,7 @@ const claimedAtOnce = 32;
 export class Apps implements AsyncDisposable {
   readonly #options: AppsOptions;
   readonly #registry: AppRegistry;
-  readonly #turns: InstallTurns;
+  readonly #turns: UserTurns;
   readonly #installer: Installer;
   readonly #upgrader: Upgrader;
   readonly #cloner: Cloner;
@@ -173,7 +181,7 @@ export class Apps implements AsyncDisposable {
     });
     const upgrader = new Upgrader({ ...shared, settings, lifecycle });
     const remover = new Remover(shared);
-    this.#turns = new InstallTurns(options.limits);
+    this.#turns = installTurns(options.limits);
     this.#registry = registry;
     this.#ports = ports;
     this.#settings = settings;
@@ -302,7 +310,7 @@ export class Apps implements AsyncDisposable {
     return this.#views.view(await this.#find(id, caller));
   }
 
-  /** A turn among those who fetch what users named. @throws SvcError as {@link InstallTurns.take} */
+  /** A turn among those who fetch what users named. @throws SvcError as {@link UserTurns.take} */
   async takeTurn(caller: AppCaller, work: WorkOptions): Promise<Disposable> {
     return this.#turns.take(caller, work);
   }
@@ -602,4 +610,16 @@ export class Apps implements AsyncDisposable {
     this.#changes[Symbol.dispose]();
     this.#registry[Symbol.dispose]();
   }
+}
+
+function installTurns({ maxInstallsPerUser, maxInstalls, maxWaitingInstallsPerUser }: AppLimits): UserTurns {
+  return new UserTurns({
+    what: "installs",
+    maxPerUser: maxInstallsPerUser,
+    maxOfUsers: maxInstalls,
+    waiting: {
+      maxPerUser: maxWaitingInstallsPerUser,
+      setting: "[limits] max_waiting_installs_per_user",
+    },
+  });
 }

@@ -1,7 +1,7 @@
 /** Makes the backups that policies want, a few at a time: the scheduler's pass of every minute (S 1.4.2). */
 import type { AppRecord } from "../apps/app-record.ts";
 import type { AppCaller } from "../apps/app-registry.ts";
-import { InstallTurns } from "../apps/install-turns.ts";
+import { UserTurns } from "../apps/user-turns.ts";
 import { SvcError } from "../errors.ts";
 import type { BackupFailure, BackupPass } from "../scheduler/clock/backup-pass.ts";
 import { isDue, viewMinute } from "../scheduler/trigger/matcher.ts";
@@ -12,13 +12,7 @@ import type { BackupStates } from "./backup-states.ts";
  * More would only take the disk and the processors from each other. A user's dump may take a day: it keeps nobody else from theirs,
  * and root's have places of their own.
  */
-const bounds = {
-  maxInstallsPerUser: 1,
-  maxInstalls: 2,
-  maxRootInstalls: 2,
-  // There is one of each app.
-  maxWaitingInstallsPerUser: Number.POSITIVE_INFINITY,
-};
+const turns = { what: "backups", maxPerUser: 1, maxOfUsers: 2, maxOfRoot: 2 };
 const minutesPerHour = 60;
 
 export interface PolicyPassOptions {
@@ -37,7 +31,7 @@ export class PolicyPass implements BackupPass {
   readonly #options: PolicyPassOptions;
   /** Apps whose backup goes on or waits: one that takes long is not begun again. */
   readonly #pending = new Set<string>();
-  readonly #turns = new InstallTurns(bounds);
+  readonly #turns = new UserTurns(turns);
 
   constructor(options: PolicyPassOptions) {
     this.#options = options;

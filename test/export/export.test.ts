@@ -12,6 +12,7 @@ import { exportApp as exportWith } from "../../src/export/export.ts";
 import type { ExportedApp } from "../../src/export/workload.ts";
 import type { RunnableApp } from "../../src/runtimes/runtime.ts";
 import { parseManifest } from "../packages/support/manifests.ts";
+import { canReadYaml } from "../support/python-yaml.ts";
 
 const secret = "open sesame $(whoami) ${x} %h";
 
@@ -161,16 +162,6 @@ test("what a package says begins no other line of a unit, and is no template", a
 });
 
 const pythonTest = canReadYaml() ? test : test.skip;
-
-/** What reads YAML 1.1, as the engines' own tools do. */
-function canReadYaml(): boolean {
-  try {
-    execFileSync("python3", ["-c", "import yaml"], { stdio: "ignore" });
-    return true;
-  } catch {
-    return false;
-  }
-}
 
 for (const to of ["kubernetes", "compose"] satisfies ExportAppRequestTo[]) {
   pythonTest(`text stays text in an export to ${to}, to who reads YAML 1.1`, async (t) => {

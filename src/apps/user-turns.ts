@@ -1,33 +1,36 @@
 /**
- * Installs and upgrades at a time: each fetches what a user named, and unpacks it (threats 58). So many run for each user
- * and for all; the others wait, users in turn, so that who asks for many waits for their own. Root's have places of their
- * own. Backups that policies want take turns likewise.
+ * So much long work of a kind at a time, such as installs, which fetch what a user named and unpack it (threats 58), or backups
+ * that policies want: so many run for each user and for all; the others wait, users in turn, so that who asks for many waits for
+ * their own. Root's have places of their own.
  */
 import { SvcError } from "../errors.ts";
 import { Tally } from "../lib/tally.ts";
 import type { AppCaller } from "./app-registry.ts";
 import type { WorkOptions } from "./progress.ts";
 
-export interface InstallBounds {
-  maxInstallsPerUser: number;
-  maxInstalls: number;
+export interface UserTurnsOptions {
+  /** What takes turns, for who waits: `installs`. */
+  what: string;
+  maxPerUser: number;
+  maxOfUsers: number;
   /** Default: as for each user. */
-  maxRootInstalls?: number;
-  maxWaitingInstallsPerUser: number;
+  maxOfRoot?: number;
+  /** Default: so many may wait as there are. The setting is the one that says how many. */
+  waiting?: { maxPerUser: number; setting: string };
 }
 
 type Key = number | "root";
 
-export class InstallTurns {
-  readonly #bounds: InstallBounds;
+export class UserTurns {
+  readonly #options: UserTurnsOptions;
   readonly #running = new Tally<Key>();
   /** Of all regular users. */
   #total = 0;
   /** Those who wait, by user; who had a turn last comes last. */
   readonly #waiting = new Map<Key, (() => void)[]>();
 
-  constructor(bounds: InstallBounds) {
-    this.#bounds = bounds;
+  constructor(options: UserTurnsOptions) {
+    this.#options = options;
   }
 
   /**
@@ -52,11 +55,9 @@ export class InstallTurns {
   }
 
   #hasRoom(key: Key): boolean {
-    const { maxInstallsPerUser, maxInstalls, maxRootInstalls = maxInstallsPerUser } = this.#bounds;
+    const { maxPerUser, maxOfUsers, maxOfRoot = maxPerUser } = this.#options;
     const running = this.#running.of(key);
-    return key === "root"
-      ? running < maxRootInstalls
-      : running < maxInstallsPerUser && this.#total < maxInstalls;
+    return key === "root" ? running < maxOfRoot : running < maxPerUser && this.#total < maxOfUsers;
   }
 
   #enter(key: Key): void {
@@ -85,12 +86,10 @@ export class InstallTurns {
 
   async #wait(key: Key, signal: AbortSignal | undefined): Promise<void> {
     const queue = this.#waiting.get(key) ?? [];
-    const { maxWaitingInstallsPerUser } = this.#bounds;
-    if (queue.length >= maxWaitingInstallsPerUser) {
-      throw new SvcError(
-        "too_many",
-        `${queue.length} of your installs wait already, and [limits] max_waiting_installs_per_user is ${maxWaitingInstallsPerUser}`,
-      );
+    const { what, waiting } = this.#options;
+    if (waiting !== undefined && queue.length >= waiting.maxPerUser) {
+      const message = `${queue.length} of your ${what} wait already, and ${waiting.setting} is ${waiting.maxPerUser}`;
+      throw new SvcError("too_many", message);
     }
     const turn = Promise.withResolvers<undefined>();
     const wake = (): void => turn.resolve(undefined);
@@ -100,7 +99,7 @@ export class InstallTurns {
       if (at < 0) return;
       queue.splice(at, 1);
       if (queue.length === 0) this.#waiting.delete(key);
-      turn.reject(new SvcError("canceled", "canceled while waiting for other installs"));
+      turn.reject(new SvcError("canceled", `canceled while waiting for other ${what}`));
     };
     queue.push(wake);
     this.#waiting.set(key, queue);
@@ -114,7 +113,7 @@ export class InstallTurns {
   }
 
   #explain(): string {
-    const { maxInstallsPerUser, maxInstalls } = this.#bounds;
-    return `Waiting: at most ${maxInstallsPerUser} installs of a user and ${maxInstalls} of all users run at a time`;
+    const { what, maxPerUser, maxOfUsers } = this.#options;
+    return `Waiting: at most ${maxPerUser} ${what} of a user and ${maxOfUsers} of all users run at a time`;
   }
 }

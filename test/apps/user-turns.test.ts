@@ -1,16 +1,21 @@
-/** Whose install goes next. */
+/** Whose work goes next. */
 import test from "ava";
-import { InstallTurns } from "../../src/apps/install-turns.ts";
+import { UserTurns } from "../../src/apps/user-turns.ts";
 import { SvcError } from "../../src/errors.ts";
 
-const bounds = { maxInstallsPerUser: 2, maxInstalls: 3, maxWaitingInstallsPerUser: 2 };
+const options = {
+  what: "installs",
+  maxPerUser: 2,
+  maxOfUsers: 3,
+  waiting: { maxPerUser: 2, setting: "[limits] max_waiting_installs_per_user" },
+};
 const root = { uid: 0, root: true, ownerUid: 0 };
 const user = (uid: number) => ({ uid, root: false, ownerUid: uid });
 const [ann, ben, cat] = [user(1), user(2), user(3)];
 
 /** Takes turns and writes down who has one, in order. */
 class Log {
-  readonly turns = new InstallTurns(bounds);
+  readonly turns = new UserTurns(options);
   readonly begun: string[] = [];
   readonly said: string[] = [];
 
