@@ -115,6 +115,27 @@ test("Nomad gets a job with its port, check, volume and templates", async (t) =>
   });
 });
 
+test("a port of tcp and of udp is one port to Nomad", async (t) => {
+  const both = `id: dns
+name: dns
+version: "1"
+docker: { image: "registry.example/dns:1" }
+settings: { properties: { port: { type: integer, default: 53 } } }
+ports:
+  - { name: udp, setting: port, protocol: udp, container_port: 5353 }
+  - { name: tcp, setting: port, container_port: 53 }
+health: { tcp: { port: tcp } }
+`;
+  const { files, notes } = exportApp(await appOf(both), "nomad");
+  const { Job } = JSON.parse(files[0]?.content ?? "") as { Job: { TaskGroups: Record<string, unknown>[] } };
+  const [group] = Job.TaskGroups;
+  t.deepEqual(group?.["Networks"], [
+    { Mode: "bridge", ReservedPorts: [{ Label: "udp", Value: 53, To: 5353 }] },
+  ]);
+  t.like(group, { Services: [{ Checks: [{ PortLabel: "udp" }] }], Tasks: [{ Config: { ports: ["udp"] } }] });
+  t.true(notes.some((note) => note.startsWith("its port 53 leads to 53 for tcp here alone")));
+});
+
 test("Quadlet gets units, with what systemd would expand spelt out", async (t) => {
   const { files, notes } = exportApp(await shop(), "quadlet");
   const [unit] = files;
