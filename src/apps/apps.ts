@@ -45,6 +45,7 @@ import { awaitUp } from "./coming-up.ts";
 import type { FoundUpdates } from "./found-updates.ts";
 import { FreePorts } from "./free-ports.ts";
 import { Installer, type InstallRequest } from "./install.ts";
+import { InstallTurns, type InstallLimits } from "./install-turns.ts";
 import { DiskReports } from "./disk-reports.ts";
 import { followApp } from "./log-follower.ts";
 import { Lifecycle } from "./lifecycle.ts";
@@ -58,19 +59,10 @@ import { Repuller, type RepullResult } from "./repull.ts";
 import { Restorer } from "./restore.ts";
 import { WantedState } from "./wanted-state.ts";
 import { Upgrader, type UpgradeRequest, type UpgradeResult } from "./upgrade.ts";
-import { UserTurns } from "./user-turns.ts";
 
 /** Whereto, and whether it is backed up first; see `UpgradeAppRequest`. */
 export interface UpgradeOptions extends Omit<UpgradeRequest, "before"> {
   backup?: boolean | undefined;
-}
-
-/** What an operator bounds, of apps. */
-export interface AppLimits {
-  maxAppsPerUser: number;
-  maxInstallsPerUser: number;
-  maxInstalls: number;
-  maxWaitingInstallsPerUser: number;
 }
 
 export interface AppsOptions {
@@ -88,7 +80,7 @@ export interface AppsOptions {
   buildEnv: Readonly<Record<string, string>>;
   /** The uid that an owner's apps belong to and run as. */
   runUidOf: (ownerUid: number) => Promise<number>;
-  limits: AppLimits;
+  limits: InstallLimits & { maxAppsPerUser: number };
   /** Where ports of regular users' containers are published that name no address. */
   usersAddress: string;
   backups: AppBackupStates;
@@ -108,7 +100,7 @@ const claimedAtOnce = 32;
 export class Apps implements AsyncDisposable {
   readonly #options: AppsOptions;
   readonly #registry: AppRegistry;
-  readonly #turns: UserTurns;
+  readonly #turns: InstallTurns;
   readonly #installer: Installer;
   readonly #upgrader: Upgrader;
   readonly #cloner: Cloner;
@@ -181,7 +173,7 @@ export class Apps implements AsyncDisposable {
     });
     const upgrader = new Upgrader({ ...shared, settings, lifecycle });
     const remover = new Remover(shared);
-    this.#turns = installTurns(options.limits);
+    this.#turns = new InstallTurns(options.limits);
     this.#registry = registry;
     this.#ports = ports;
     this.#settings = settings;
@@ -310,7 +302,7 @@ export class Apps implements AsyncDisposable {
     return this.#views.view(await this.#find(id, caller));
   }
 
-  /** A turn among those who fetch what users named. @throws SvcError as {@link UserTurns.take} */
+  /** A turn among those who fetch what users named. @throws SvcError as {@link InstallTurns.take} */
   async takeTurn(caller: AppCaller, work: WorkOptions): Promise<Disposable> {
     return this.#turns.take(caller, work);
   }
@@ -610,16 +602,4 @@ export class Apps implements AsyncDisposable {
     this.#changes[Symbol.dispose]();
     this.#registry[Symbol.dispose]();
   }
-}
-
-function installTurns({ maxInstallsPerUser, maxInstalls, maxWaitingInstallsPerUser }: AppLimits): UserTurns {
-  return new UserTurns({
-    what: "installs",
-    maxPerUser: maxInstallsPerUser,
-    maxOfUsers: maxInstalls,
-    waiting: {
-      maxPerUser: maxWaitingInstallsPerUser,
-      setting: "[limits] max_waiting_installs_per_user",
-    },
-  });
 }

@@ -1,21 +1,16 @@
-/** Whose work goes next. */
+/** Whose install goes next. */
 import test from "ava";
-import { UserTurns } from "../../src/apps/user-turns.ts";
+import { InstallTurns } from "../../src/apps/install-turns.ts";
 import { SvcError } from "../../src/errors.ts";
 
-const options = {
-  what: "installs",
-  maxPerUser: 2,
-  maxOfUsers: 3,
-  waiting: { maxPerUser: 2, setting: "[limits] max_waiting_installs_per_user" },
-};
+const bounds = { maxInstallsPerUser: 2, maxInstalls: 3, maxWaitingInstallsPerUser: 2 };
 const root = { uid: 0, root: true, ownerUid: 0 };
 const user = (uid: number) => ({ uid, root: false, ownerUid: uid });
 const [ann, ben, cat] = [user(1), user(2), user(3)];
 
 /** Takes turns and writes down who has one, in order. */
 class Log {
-  readonly turns = new UserTurns(options);
+  readonly turns = new InstallTurns(bounds);
   readonly begun: string[] = [];
   readonly said: string[] = [];
 
