@@ -22,6 +22,11 @@ import { errorMessage } from "./thread-errors.ts";
 const lockWaitMs = 100;
 /** The write-ahead log is cut back to this after a burst. */
 const maxIdleLogBytes = 16 * 1024 * 1024;
+/**
+ * As many pages of the log, of 4 KiB each, are folded into the database at once: less often, so that a page that is written
+ * again and again is folded once, and no push of many jobs waits for it each time.
+ */
+const checkpointPages = maxIdleLogBytes / 4096;
 
 export class Writer implements Disposable {
   readonly #files: StoreFiles;
@@ -33,7 +38,8 @@ export class Writer implements Disposable {
     this.#database = new DatabaseSync(files.database, { timeout: lockWaitMs });
     // Temporary tables in memory: a full /tmp must not fail a write.
     this.#database.exec(
-      `PRAGMA synchronous = FULL; PRAGMA temp_store = MEMORY; PRAGMA journal_size_limit = ${maxIdleLogBytes}`,
+      `PRAGMA synchronous = FULL; PRAGMA temp_store = MEMORY; PRAGMA journal_size_limit = ${maxIdleLogBytes};
+       PRAGMA wal_autocheckpoint = ${checkpointPages}`,
     );
     // For hash chains: only inside the transaction is it certain which row is the last one.
     this.#database.function("sha256", { deterministic: true }, (text) =>
@@ -173,9 +179,10 @@ function runEach(
 ): StatementResult {
   const result: StatementResult = { changes: 0, lastInsertRowid: 0 };
   const [first = []] = columns;
+  const values = [...params];
   for (let row = 0; row < first.length; row += 1) {
-    const values = columns.map((column) => column[row] ?? null);
-    const { changes, lastInsertRowid } = statement.run(...params, ...values);
+    for (const [at, column] of columns.entries()) values[params.length + at] = column[row] ?? null;
+    const { changes, lastInsertRowid } = statement.run(...values);
     result.changes += Number(changes);
     result.lastInsertRowid = Number(lastInsertRowid);
   }

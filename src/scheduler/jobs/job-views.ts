@@ -24,6 +24,7 @@ import { KeptViews } from "./kept-views.ts";
 import { readSummaries, type JobSkip, type RunSummary } from "../runs/run-summaries.ts";
 import type { Run } from "../runs/run.ts";
 import { nextFiring } from "../trigger/next-firing.ts";
+import type { Trigger } from "../trigger/trigger.ts";
 import type { Zone, Zones } from "../trigger/zone.ts";
 
 export interface JobViewsOptions {
@@ -36,13 +37,7 @@ export interface JobViewsOptions {
   turns: Pick<FairTurns, "wait">;
 }
 
-/** What was made out about a job before, and stays so until it changes. */
-interface Known {
-  readonly revision: string;
-  firing?: KnownFiring;
-}
-
-/** A job's next firing, and for which instants that is the answer. */
+/** A trigger's next firing, and for which instants that is the answer. */
 interface KnownFiring {
   readonly zone: Zone;
   readonly fromMs: number;
@@ -71,7 +66,9 @@ const neverMs = 60_000;
 
 export class JobViews {
   readonly #options: JobViewsOptions;
-  readonly #known = new WeakMap<Job, Known>();
+  readonly #revisions = new WeakMap<Job, string>();
+  /** Many jobs have the same trigger, and mostly in the same zone; it stays the same when a job is written. */
+  readonly #firings = new WeakMap<Trigger, KnownFiring>();
   readonly #kept = new KeptViews();
 
   constructor(options: JobViewsOptions) {
@@ -127,7 +124,7 @@ export class JobViews {
         job,
         ownerName: job.ownerName === "" ? (name ?? "") : job.ownerName,
         problem: problem ?? "",
-        nextMs: isDue ? this.#nextMs(job, this.#knownOf(job), nowMs) : undefined,
+        nextMs: isDue ? this.#nextMs(job, nowMs) : undefined,
         wait: waitOf(job),
         summary: summaries.size === 0 ? undefined : summaries.get(keyText(job)),
       });
@@ -138,7 +135,7 @@ export class JobViews {
   #make({ job, ownerName, problem, nextMs, wait, summary }: Shown): Schedule {
     const { last, skips = [] } = summary ?? {};
     const view = viewSpec(job);
-    view.revision = this.#knownOf(job).revision;
+    view.revision = this.#revisionOf(job);
     view.ownerName = ownerName;
     view.disabledReason = problem;
     if (wait !== undefined) view.waiting = viewWait(wait);
@@ -149,23 +146,23 @@ export class JobViews {
     return view;
   }
 
-  #knownOf(job: Job): Known {
-    let known = this.#known.get(job);
-    if (known === undefined) {
-      known = { revision: revisionText(job) };
-      this.#known.set(job, known);
+  #revisionOf(job: Job): string {
+    let revision = this.#revisions.get(job);
+    if (revision === undefined) {
+      revision = revisionText(job);
+      this.#revisions.set(job, revision);
     }
-    return known;
+    return revision;
   }
 
-  #nextMs({ trigger, timeZone }: Job, known: Known, nowMs: number): number | undefined {
+  #nextMs({ trigger, timeZone }: Job, nowMs: number): number | undefined {
     const zone = this.#options.zones.named(timeZone);
     // One that this runtime no longer knows: the job does not fire either.
     if (zone === undefined) return undefined;
-    const { firing } = known;
-    if (firing?.zone === zone && nowMs >= firing.fromMs && nowMs < firing.untilMs) return firing.nextMs;
+    const known = this.#firings.get(trigger);
+    if (known?.zone === zone && nowMs >= known.fromMs && nowMs < known.untilMs) return known.nextMs;
     const nextMs = nextFiring(trigger, zone, nowMs)?.unixMs;
-    known.firing = { zone, fromMs: nowMs, untilMs: nextMs ?? nowMs + neverMs, nextMs };
+    this.#firings.set(trigger, { zone, fromMs: nowMs, untilMs: nextMs ?? nowMs + neverMs, nextMs });
     return nextMs;
   }
 }

@@ -122,23 +122,32 @@ export class JobWriter {
     const { store, registry, now } = this.#options;
     await this.#untilKept(async () => {
       const jobs = await read();
-      const inTheWay = [...jobs.values()].flatMap(({ stored }) =>
-        stored !== undefined && stored.managedBy !== managedBy ? [stored] : [],
-      );
-      if (inTheWay.length > 0) throw jobOwned(inTheWay);
       const { seen } = registry;
-      const before = registry.ownedBy(ownerUid).filter((job) => job.managedBy === managedBy);
-      const all = registry.totalsOf(ownerUid);
-      const chars = sumOf(jobs.values().map(({ spec }) => textLength(spec))) - sumOf(before.map(textLength));
-      checkRoom({ jobs: all.jobs - before.length + jobs.size, chars: all.chars + chars }, bounds);
+      const total = { ...registry.totalsOf(ownerUid) };
+      const inTheWay: Job[] = [];
       const added: { id: string; document: string }[] = [];
       const changed: { stored: Job; document: string }[] = [];
-      for (const [id, { stored, document }] of jobs) {
+      for (const [id, { stored, spec, document }] of jobs) {
+        if (stored === undefined) total.jobs += 1;
+        else if (stored.managedBy !== managedBy) inTheWay.push(stored);
         if (document === undefined) continue;
-        if (stored === undefined) added.push({ id, document });
-        else changed.push({ stored, document });
+        total.chars += textLength(spec);
+        if (stored === undefined) {
+          added.push({ id, document });
+        } else {
+          total.chars -= textLength(stored);
+          changed.push({ stored, document });
+        }
       }
-      const removed = before.filter(({ id }) => !jobs.has(id));
+      if (inTheWay.length > 0) throw jobOwned(inTheWay);
+      const removed = registry
+        .ownedBy(ownerUid)
+        .filter((job) => job.managedBy === managedBy && !jobs.has(job.id));
+      for (const job of removed) {
+        total.jobs -= 1;
+        total.chars -= textLength(job);
+      }
+      checkRoom(total, bounds);
       const nowMs = now();
       const revision = registry.seen + removed.length + 1;
       const [[gone, unseen, noted], foreseen] = await Promise.all([
@@ -258,12 +267,6 @@ function checkRoom({ jobs, chars }: OwnerTotals, bounds: OwnerBounds): void {
       `schedules of ${chars} characters are more than the ${bounds.chars} that an owner may have`,
     );
   }
-}
-
-function sumOf(numbers: Iterable<number>): number {
-  let sum = 0;
-  for (const number of numbers) sum += number;
-  return sum;
 }
 
 function tooMany(what: string): SvcError {

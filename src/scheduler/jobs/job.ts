@@ -24,6 +24,12 @@ export interface JobAction {
   readonly keepChildren?: boolean;
 }
 
+/**
+ * For what is made field by field, those that may be absent last: a push has ten thousand jobs, and an object that is spread
+ * into another takes several times as long.
+ */
+export type Writable<T> = { -readonly [Field in keyof T]: T[Field] };
+
 /** What its owner says about a job. */
 export interface JobSpec {
   readonly trigger: Trigger;
