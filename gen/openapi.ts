@@ -3598,11 +3598,12 @@ export interface components {
             /**
              * @description What happened. `begin`: nothing yet, it is what each stream begins with at once; who looks at everything now misses
              *     nothing. `reset`: something may have been missed, look at everything again. `app.changed`: its version, settings
-             *     or name, or whether it is meant to run; `app.busy`: an operation has it, `state` says which. `operation.changed`: it has come
-             *     to its next phase, which `message` says. `container.changed` is told to root alone.
+             *     or name, or whether it is meant to run; `app.busy`: an operation has it, `state` says which; `app.detail`: its state is what
+             *     it was, but why, which `message` says, or its tasks on a swarm are others. `operation.changed`: it has come to its next
+             *     phase, which `message` says. `container.changed` is told to root alone.
              * @enum {string}
              */
-            kind: "begin" | "reset" | "app.installed" | "app.changed" | "app.removed" | "app.busy" | "app.starting" | "app.running" | "app.stopping" | "app.stopped" | "app.failed" | "app.crashed" | "app.unknown" | "app.healthy" | "app.unhealthy" | "operation.began" | "operation.changed" | "operation.ended" | "run.began" | "run.ended" | "backup.made" | "backup.failed" | "alert.began" | "alert.ended" | "container.changed";
+            kind: "begin" | "reset" | "app.installed" | "app.changed" | "app.removed" | "app.busy" | "app.starting" | "app.running" | "app.stopping" | "app.stopped" | "app.failed" | "app.crashed" | "app.unknown" | "app.healthy" | "app.unhealthy" | "app.detail" | "operation.began" | "operation.changed" | "operation.ended" | "run.began" | "run.ended" | "backup.made" | "backup.failed" | "alert.began" | "alert.ended" | "container.changed";
             /** @description The app that it is about. */
             app_id: string;
             /** @description What it is about where that is no app: the id of a job, a storage, the subject of an alert, the id of a container. */
@@ -5656,7 +5657,7 @@ export interface operations {
                     /**
                      * @description True: stop a running app once the new version is fetched, accepted and built, upgrade it, start it again. It runs
                      *     again whatever becomes of the upgrade. Without it a running app is `app_running` (failed_precondition). On a swarm the tasks of
-                     *     an app that keeps no data are replaced one after the other instead, with and without this, as its manifest's `upgrade` says.
+                     *     an app that keeps no data are replaced one after the other instead, as its manifest's `upgrade` says.
                      */
                     stop_app?: boolean;
                 };

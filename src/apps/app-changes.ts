@@ -3,6 +3,7 @@ import type { AppState } from "../../gen/svc/v1/words.ts";
 import type { AppRecord } from "./app-record.ts";
 import { stateOf } from "./app-view.ts";
 import type { AppsContext } from "./apps-context.ts";
+import type { RuntimeStatus } from "../runtimes/runtime.ts";
 import type { Operation } from "./operations.ts";
 
 /** How an app looks at one moment. */
@@ -14,6 +15,8 @@ export interface AppSight {
   readonly reason: string;
   readonly health: "none" | "starting" | "healthy" | "unhealthy";
   readonly healthReason: string;
+  /** On a swarm; the same array for as long as they are what they are. */
+  readonly tasks: RuntimeStatus["tasks"];
 }
 
 export interface AppChange {
@@ -110,6 +113,7 @@ export class AppChanges implements Disposable {
       ...stateOf(record, operation, status),
       health: status?.health ?? "none",
       healthReason: status?.healthReason ?? "",
+      tasks: status?.tasks,
     };
   }
 

@@ -17,7 +17,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file svc/v1/event.proto.
  */
 export const file_svc_v1_event: GenFile = /*@__PURE__*/
-  fileDesc("ChJzdmMvdjEvZXZlbnQucHJvdG8SBnN2Yy52MSLTAQoTU3RyZWFtRXZlbnRzUmVxdWVzdBIVCgVhZnRlchgBIAEoCUIGmrUYAiBAEgwKBHBhc3QYAiABKAgSHAoJdW50aWxfbm93GAMgASgIUgl1bnRpbF9ub3cSWQoFa2luZHMYBCADKAlCSpq1GEZAQEpCIEAqEVthLXpdKyhcLlthLXpdKyk/WithIGtpbmQgb2YgZXZlbnQsIHN1Y2ggYXMgYXBwIG9yIGFwcC5jcmFzaGVkEh4KBmFwcF9pZBgFIAEoCUIGmrUYAiBAUgZhcHBfaWQijAQKBUV2ZW50Eg4KBmN1cnNvchgBIAEoCRIoCgR0aW1lGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBLhAgoEa2luZBgDIAEoCULSApq1GM0CMgViZWdpbjIFcmVzZXQyDWFwcC5pbnN0YWxsZWQyC2FwcC5jaGFuZ2VkMgthcHAucmVtb3ZlZDIIYXBwLmJ1c3kyDGFwcC5zdGFydGluZzILYXBwLnJ1bm5pbmcyDGFwcC5zdG9wcGluZzILYXBwLnN0b3BwZWQyCmFwcC5mYWlsZWQyC2FwcC5jcmFzaGVkMgthcHAudW5rbm93bjILYXBwLmhlYWx0aHkyDWFwcC51bmhlYWx0aHkyD29wZXJhdGlvbi5iZWdhbjIRb3BlcmF0aW9uLmNoYW5nZWQyD29wZXJhdGlvbi5lbmRlZDIJcnVuLmJlZ2FuMglydW4uZW5kZWQyC2JhY2t1cC5tYWRlMg1iYWNrdXAuZmFpbGVkMgthbGVydC5iZWdhbjILYWxlcnQuZW5kZWQyEWNvbnRhaW5lci5jaGFuZ2VkEhYKBmFwcF9pZBgEIAEoCVIGYXBwX2lkEg8KB3N1YmplY3QYBSABKAkSDQoFc3RhdGUYBiABKAkSDwoHbWVzc2FnZRgHIAEoCRISCgVvd25lchgIIAEoDUgAiAEBQggKBl9vd25lcjJxCgxFdmVudFNlcnZpY2USYQoMU3RyZWFtRXZlbnRzEhsuc3ZjLnYxLlN0cmVhbUV2ZW50c1JlcXVlc3QaDS5zdmMudjEuRXZlbnQiI5ACAYi1GAGStRgGZXZlbnRzgtPkkwIMEgovdjEvZXZlbnRzMAFiBnByb3RvMw", [file_google_api_annotations, file_google_protobuf_timestamp, file_svc_v1_access, file_svc_v1_rules]);
+  fileDesc("ChJzdmMvdjEvZXZlbnQucHJvdG8SBnN2Yy52MSLTAQoTU3RyZWFtRXZlbnRzUmVxdWVzdBIVCgVhZnRlchgBIAEoCUIGmrUYAiBAEgwKBHBhc3QYAiABKAgSHAoJdW50aWxfbm93GAMgASgIUgl1bnRpbF9ub3cSWQoFa2luZHMYBCADKAlCSpq1GEZAQEpCIEAqEVthLXpdKyhcLlthLXpdKyk/WithIGtpbmQgb2YgZXZlbnQsIHN1Y2ggYXMgYXBwIG9yIGFwcC5jcmFzaGVkEh4KBmFwcF9pZBgFIAEoCUIGmrUYAiBAUgZhcHBfaWQimAQKBUV2ZW50Eg4KBmN1cnNvchgBIAEoCRIoCgR0aW1lGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBLtAgoEa2luZBgDIAEoCULeApq1GNkCMgViZWdpbjIFcmVzZXQyDWFwcC5pbnN0YWxsZWQyC2FwcC5jaGFuZ2VkMgthcHAucmVtb3ZlZDIIYXBwLmJ1c3kyDGFwcC5zdGFydGluZzILYXBwLnJ1bm5pbmcyDGFwcC5zdG9wcGluZzILYXBwLnN0b3BwZWQyCmFwcC5mYWlsZWQyC2FwcC5jcmFzaGVkMgthcHAudW5rbm93bjILYXBwLmhlYWx0aHkyDWFwcC51bmhlYWx0aHkyCmFwcC5kZXRhaWwyD29wZXJhdGlvbi5iZWdhbjIRb3BlcmF0aW9uLmNoYW5nZWQyD29wZXJhdGlvbi5lbmRlZDIJcnVuLmJlZ2FuMglydW4uZW5kZWQyC2JhY2t1cC5tYWRlMg1iYWNrdXAuZmFpbGVkMgthbGVydC5iZWdhbjILYWxlcnQuZW5kZWQyEWNvbnRhaW5lci5jaGFuZ2VkEhYKBmFwcF9pZBgEIAEoCVIGYXBwX2lkEg8KB3N1YmplY3QYBSABKAkSDQoFc3RhdGUYBiABKAkSDwoHbWVzc2FnZRgHIAEoCRISCgVvd25lchgIIAEoDUgAiAEBQggKBl9vd25lcjJxCgxFdmVudFNlcnZpY2USYQoMU3RyZWFtRXZlbnRzEhsuc3ZjLnYxLlN0cmVhbUV2ZW50c1JlcXVlc3QaDS5zdmMudjEuRXZlbnQiI5ACAYi1GAGStRgGZXZlbnRzgtPkkwIMEgovdjEvZXZlbnRzMAFiBnByb3RvMw", [file_google_api_annotations, file_google_protobuf_timestamp, file_svc_v1_access, file_svc_v1_rules]);
 
 /**
  * Where to begin and what to tell.
@@ -93,8 +93,9 @@ export type Event = Message<"svc.v1.Event"> & {
   /**
    * What happened. `begin`: nothing yet, it is what each stream begins with at once; who looks at everything now misses
    * nothing. `reset`: something may have been missed, look at everything again. `app.changed`: its version, settings
-   * or name, or whether it is meant to run; `app.busy`: an operation has it, `state` says which. `operation.changed`: it has come
-   * to its next phase, which `message` says. `container.changed` is told to root alone.
+   * or name, or whether it is meant to run; `app.busy`: an operation has it, `state` says which; `app.detail`: its state is what
+   * it was, but why, which `message` says, or its tasks on a swarm are others. `operation.changed`: it has come to its next
+   * phase, which `message` says. `container.changed` is told to root alone.
    *
    * @generated from field: string kind = 3;
    */

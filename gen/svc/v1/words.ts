@@ -113,7 +113,7 @@ export const ErrorDetailReasons = ["unauthenticated","token_denied","root_requir
 export type ErrorDetailReason = (typeof ErrorDetailReasons)[number];
 
 /** The words of `svc.v1.Event.kind`. */
-export const EventKinds = ["begin","reset","app.installed","app.changed","app.removed","app.busy","app.starting","app.running","app.stopping","app.stopped","app.failed","app.crashed","app.unknown","app.healthy","app.unhealthy","operation.began","operation.changed","operation.ended","run.began","run.ended","backup.made","backup.failed","alert.began","alert.ended","container.changed"] as const;
+export const EventKinds = ["begin","reset","app.installed","app.changed","app.removed","app.busy","app.starting","app.running","app.stopping","app.stopped","app.failed","app.crashed","app.unknown","app.healthy","app.unhealthy","app.detail","operation.began","operation.changed","operation.ended","run.began","run.ended","backup.made","backup.failed","alert.began","alert.ended","container.changed"] as const;
 export type EventKind = (typeof EventKinds)[number];
 
 /** The words of `svc.v1.FileEntry.type`. */

@@ -1,0 +1,91 @@
+/** The tasks of an app on a swarm, on the page, on a real engine that is one (T 44). */
+import assert from "node:assert/strict";
+import test from "ava";
+import { join } from "node:path";
+import { AppService } from "../../gen/svc/v1/app_pb.ts";
+import { browserPath } from "../support/browser.ts";
+import { startDaemon } from "../support/daemon.ts";
+import { eventually } from "../support/eventually.ts";
+import { writeFiles } from "../support/packages.ts";
+import { findSwarmObstacle, startSwarm } from "../support/swarm.ts";
+import { isForEverybody } from "./support/for-everybody.ts";
+import { bundledMain, launchBrowser } from "./support/open-page.ts";
+import { openView } from "./support/shared-node.ts";
+
+const obstacle = browserPath === undefined ? "no Chromium" : await findSwarmObstacle();
+const needs = obstacle === undefined ? "" : ` (skipped: ${obstacle})`;
+const swarmTest = obstacle === undefined ? test : test.skip;
+const longMs = 60_000;
+
+swarmTest(`an app's tasks are shown and scaled, and what becomes of them is told${needs}`, async (t) => {
+  t.timeout(280_000);
+  await using swarm = await startSwarm(1);
+  const { images, socket } = swarm.manager;
+  const tag = `${swarm.registry}/waits:1`;
+  const script = "trap 'exit 0' TERM; while :; do sleep 3600 & wait; done";
+  await images.build(tag, { cmd: ["/bin/sh", "-c", script] });
+  await images.push(tag);
+  await using daemon = await startDaemon({
+    main: await bundledMain(),
+    config: `[docker]\nsocket = "${socket}"`,
+  });
+  const spec = join(daemon.dir, "waits");
+  await writeFiles(spec, {
+    "svc.yaml": `id: waits\nname: Waits\nversion: "1"\ndocker: { image: "${tag}" }\n`,
+  });
+  const apps = daemon.client(AppService);
+  await apps.installApp({ spec, placement: { on: "swarm", replicas: 1 } });
+  const browser = await launchBrowser();
+  try {
+    const { page, complaints } = await openView(browser, daemon, "#/apps/waits");
+    const tasks = page.getByRole("region", { name: "Tasks on the swarm" }).first();
+    await tasks.getByText("None runs.").waitFor();
+    await page.getByRole("button", { name: "Start", exact: true }).click();
+    const running = tasks.getByRole("row").filter({ hasText: "node1" }).filter({ hasText: "running" });
+    await running.first().waitFor();
+    t.is(await running.count(), 1);
+    await isForEverybody(t, page, "tasks");
+
+    const number = page.getByLabel("In how many tasks it runs");
+    const scale = page.getByRole("button", { name: "Scale" });
+    await number.fill("0");
+    await scale.click();
+    t.is((await apps.getApp({ id: "waits" })).placement?.replicas, 1, "nothing is sent that cannot be right");
+    await number.fill("3");
+    await scale.click();
+    await page.getByText("It is to run in 3 tasks.").waitFor();
+    t.is((await apps.getApp({ id: "waits" })).placement?.replicas, 3);
+    await running.nth(2).waitFor();
+    const slots = await running.getByRole("rowheader").allTextContents();
+    t.deepEqual(slots.toSorted(), ["1", "2", "3"]);
+
+    // One is ended behind everybody's back: the swarm begins another, and the page tells of it by itself.
+    const [first] = (await swarm.manager.request("GET", "/containers/json")).expect(200) as { Id: string }[];
+    const before = await page.locator("main time").count();
+    t.true(before > 0);
+    (await swarm.manager.request("POST", `/containers/${first?.Id ?? ""}/kill`)).expect(204);
+    await eventually(async () => {
+      const now = (await apps.getApp({ id: "waits" })).tasks.map(
+        ({ slot, state, node }) => `${slot}${node}${state}`,
+      );
+      const shown = await tasks.locator("tbody tr").evaluateAll((rows) =>
+        rows.map((row) =>
+          [...row.children]
+            .slice(0, 3)
+            .map(({ textContent }) => textContent)
+            .join(""),
+        ),
+      );
+      assert.deepEqual(shown, now);
+      assert.equal(now.filter((task) => task.endsWith("running")).length, 3);
+    }, longMs);
+
+    // Somebody else scales it: nobody asks, it is told.
+    await apps.scaleApp({ id: "waits", replicas: 1 });
+    await running.nth(1).waitFor({ state: "detached" });
+    await eventually(async () => assert.equal(await number.inputValue(), "1"), longMs);
+    t.deepEqual(complaints, []);
+  } finally {
+    await browser.close();
+  }
+});
