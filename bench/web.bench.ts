@@ -8,7 +8,7 @@ import { EventService } from "../gen/svc/v1/event_pb.ts";
 import { SessionService } from "../gen/svc/v1/session_pb.ts";
 import { socketTransport, startDaemon, type TestDaemon } from "../test/support/daemon.ts";
 import { freePort, writePackage } from "../test/support/packages.ts";
-import { addressFor, launchBrowser, openPage } from "../test/web/support/open-page.ts";
+import { addressFor, launchBrowser, openPage, visit } from "../test/web/support/open-page.ts";
 import { program, startDaemon as startBenchDaemon } from "./support/daemon.ts";
 import { cpuUs } from "./support/load.ts";
 import { fillStore } from "./support/many-apps.ts";
@@ -72,7 +72,7 @@ async function measureFirstLoad(daemon: TestDaemon, browser: Browser): Promise<R
     whole += encodedDataLength;
     if (named.has(path)) atOnce += encodedDataLength;
   });
-  await page.goto(await addressFor(daemon));
+  await visit(page, await addressFor(daemon));
   await page.getByText("Live").waitFor();
   await page.locator(".plot canvas").nth(3).waitFor();
   await sleep(settleMs);
@@ -112,7 +112,7 @@ async function measureStart(daemon: TestDaemon, browser: Browser): Promise<Resul
         }).observe(document, { childList: true, subtree: true, attributes: true });
       });`,
     });
-    await page.goto(await addressFor(daemon));
+    await visit(page, await addressFor(daemon));
     times.push(Number(await page.evaluate("usable")));
     await page.context().close();
   }
@@ -131,7 +131,7 @@ async function measureStart(daemon: TestDaemon, browser: Browser): Promise<Resul
 
 async function measureLog(daemon: TestDaemon, browser: Browser): Promise<Result> {
   const { page } = await openPage(browser);
-  await page.goto(await addressFor(daemon));
+  await visit(page, await addressFor(daemon));
   await page.getByText("Live").waitFor();
   await page.evaluate("location.hash = '#/apps/web'");
   await page.getByText(`line ${logLines}`, { exact: true }).waitFor({ state: "attached" });
@@ -180,7 +180,7 @@ async function measureOpenPages(daemon: TestDaemon, browser: Browser): Promise<R
   const idle = await shareOver(idleMs);
   for (let count = 0; count < openPages; count++) {
     const { page } = await openPage(browser);
-    await page.goto(await addressFor(daemon));
+    await visit(page, await addressFor(daemon));
     await page.getByText("Live").waitFor();
     if (count % 2 === 1) await page.evaluate("location.hash = '#/apps/web'");
     // One that nobody sees would ask for nothing.
@@ -207,7 +207,7 @@ async function measureEvents(browser: Browser): Promise<Result[]> {
   const transport = socketTransport(daemon.socket, "connect");
   const client = <S extends DescService>(service: S): Client<S> => createClient(service, transport);
   const { page } = await openPage(browser);
-  await page.goto(await addressFor({ client }));
+  await visit(page, await addressFor({ client }));
   await page.getByText("Live").waitFor();
   await page.evaluate("location.hash = '#/apps'");
   await page.getByText(`${apps} apps`).waitFor();

@@ -21,7 +21,7 @@ const target = ["chrome123", "firefox121", "safari18"];
 export async function buildWeb(outDir: string, root: string): Promise<string[]> {
   const { outputFiles, metafile } = await build({
     absWorkingDir: root,
-    entryPoints: [join(sourceDir, "main.tsx")],
+    entryPoints: [join(sourceDir, "boot.ts"), join(sourceDir, "style.css")],
     tsconfig: join(sourceDir, "tsconfig.json"),
     outdir: outDir,
     entryNames: "[name]-[hash]",
@@ -49,18 +49,19 @@ export async function buildWeb(outDir: string, root: string): Promise<string[]> 
   return Object.values(metafile.outputs).flatMap(({ inputs }) => Object.keys(inputs));
 }
 
-/** What the page's program begins with is asked for together with it. */
+/** What the page's program begins with, and what that loads at once, is asked for together with it. */
 function preloadsOf(outputs: Metafile["outputs"]): string[] {
   const needed = new Set<string>();
-  const walk = (path: string): void => {
+  const walk = (path: string, kinds: readonly string[]): void => {
     for (const { kind, path: next } of outputs[path]?.imports ?? []) {
-      if (kind !== "import-statement" || needed.has(next)) continue;
+      if (!kinds.includes(kind) || needed.has(next)) continue;
       needed.add(next);
-      walk(next);
+      walk(next, ["import-statement"]);
     }
   };
   for (const [path, { entryPoint }] of Object.entries(outputs))
-    if (entryPoint !== undefined && basename(entryPoint) === "main.tsx") walk(path);
+    if (entryPoint !== undefined && basename(entryPoint) === "boot.ts")
+      walk(path, ["import-statement", "dynamic-import"]);
   return [...needed].map((path) => `<link rel="modulepreload" href="${publicPath}${basename(path)}" />\n  `);
 }
 

@@ -39,7 +39,7 @@ export function createApi(token: string): Api {
       return await next(request);
     } catch (error) {
       const isRead = request.method.idempotency === MethodOptions_IdempotencyLevel.NO_SIDE_EFFECTS;
-      if (request.stream || !isRead || request.signal.aborted || detailOf(error) !== undefined) throw error;
+      if (request.stream || !isRead || request.signal.aborted || isOfDaemon(error)) throw error;
       await new Promise((resolve) => setTimeout(resolve, againMs));
       return next(request);
     }
@@ -75,6 +75,11 @@ export function isCanceled(error: unknown): boolean {
 /** What an error of the daemon carries besides its sentence. */
 export function payloadOf(error: unknown): ErrorDetail["payload"] | undefined {
   return detailOf(error)?.payload;
+}
+
+/** The daemon has answered; anything else broke off on the way. */
+export function isOfDaemon(error: unknown): boolean {
+  return detailOf(error) !== undefined;
 }
 
 /** What every error of the daemon has, and no other. */

@@ -1,6 +1,5 @@
 /** The page: one tab's look at the node. */
 import { render } from "preact";
-import "./style.css";
 import { Guarded } from "./parts/guarded.tsx";
 import { route, startRouting } from "./route.ts";
 import { session, signInByAddress } from "./session.ts";
@@ -27,5 +26,6 @@ function Page() {
 
 const signingIn = signInByAddress();
 startRouting();
+document.body.replaceChildren();
 render(<Page />, document.body);
 await signingIn;

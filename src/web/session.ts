@@ -1,6 +1,7 @@
 /** Who this tab acts as: signed out, or with a token that is in memory alone and goes with the tab. */
 import { signal } from "@preact/signals";
-import { createApi, describeError, type Api } from "./api.ts";
+import { createApi, describeError, isOfDaemon, type Api } from "./api.ts";
+import { loadAgain } from "./load-again.ts";
 import { NodeView } from "./node-view.ts";
 import { texts } from "./texts.ts";
 
@@ -24,11 +25,20 @@ export async function signInByAddress(): Promise<void> {
   history.replaceState(undefined, "", location.pathname);
   session.value = { kind: "working" };
   try {
-    const { token } = await createApi(code).sessions.openSession({});
-    enter(token, true);
+    enter(await trade(code), true);
   } catch (error) {
     session.value = { kind: "out", message: describeError(error) };
   }
+}
+
+/** A code that got there although the answer did not come is refused the next time, which says what to do. */
+async function trade(code: string): Promise<string> {
+  const { sessions } = createApi(code);
+  const { token } = await loadAgain(
+    () => sessions.openSession({}),
+    (error) => !isOfDaemon(error),
+  );
+  return token;
 }
 
 /** With a token that was pasted in. */

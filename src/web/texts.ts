@@ -20,7 +20,8 @@ export const texts = {
   access: { title: "Access" },
   sources: { title: "Sources" },
   notLoaded:
-    "This part of the page could not be loaded. Reload the page: the daemon may be another version now.",
+    "This part of the page could not be loaded. Try again, or reload the page: the daemon may be another version now.",
+  loadAgain: "Try again",
 
   confirm: {
     type: "To go on, type",
@@ -37,6 +38,7 @@ export const texts = {
     title: "Sign in",
     how: "On this machine, run this command, and open the address that it prints:",
     command: "svc web",
+    inCheckout: "In a checkout of svc where npm start runs: npm run -s svc -- web",
     orToken: "Or paste a token:",
     token: "Token",
     submit: "Sign in",

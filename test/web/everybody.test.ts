@@ -5,7 +5,7 @@ import { browserPath } from "../support/browser.ts";
 import { startDaemon } from "../support/daemon.ts";
 import { freePort, writePackage } from "../support/packages.ts";
 import { findings, notReached } from "./support/for-everybody.ts";
-import { addressFor, bundledMain, launchBrowser, openPage } from "./support/open-page.ts";
+import { addressFor, bundledMain, launchBrowser, openPage, visit } from "./support/open-page.ts";
 import { visitViews } from "./support/visit-views.ts";
 import { join } from "node:path";
 
@@ -55,7 +55,7 @@ browserTest(`an app is found, started and looked at by the keyboard alone${why}`
   const browser = await launchBrowser();
   try {
     const { page, complaints } = await openPage(browser);
-    await page.goto(await addressFor(daemon));
+    await visit(page, await addressFor(daemon));
     await page.getByText("Live").waitFor();
     /** Goes on with the tabulator until it is there. */
     const goTo = async (name: string): Promise<void> => {

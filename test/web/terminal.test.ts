@@ -7,7 +7,7 @@ import { browserPath } from "../support/browser.ts";
 import { startDaemon } from "../support/daemon.ts";
 import { eventually } from "../support/eventually.ts";
 import { freePort, writePackage } from "../support/packages.ts";
-import { addressFor, bundledMain, launchBrowser, openPage } from "./support/open-page.ts";
+import { addressFor, bundledMain, launchBrowser, openPage, visit } from "./support/open-page.ts";
 
 const why = browserPath === undefined ? " (skipped: no Chromium)" : "";
 const browserTest = browserPath === undefined ? test.skip : test;
@@ -26,7 +26,7 @@ browserTest(
       await apps.installApp({ spec: dir });
       await apps.startApp({ id: "web" });
       const { page, complaints, asked } = await openPage(browser);
-      await page.goto(await addressFor(daemon));
+      await visit(page, await addressFor(daemon));
       await page.getByText("Live").waitFor();
       await page.getByRole("img", { name: /^Memory: used [\d.]+ [KMGT]iB/ }).waitFor();
       await page.evaluate("location.hash = '#/apps/web'");

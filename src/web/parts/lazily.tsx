@@ -1,6 +1,7 @@
 import { useSignal } from "@preact/signals";
 import type { FunctionComponent, JSX } from "preact";
 import { useEffect } from "preact/hooks";
+import { loadAgain } from "../load-again.ts";
 import { texts } from "../texts.ts";
 
 type PropsOf<Part> = Part extends (props: infer Props extends object) => unknown
@@ -16,18 +17,29 @@ export function lazily<Module, Name extends keyof Module>(
   return function Lazy(props) {
     const failed = useSignal(false);
     const shown = useSignal(loaded !== undefined);
-    useEffect(() => {
-      if (loaded !== undefined) return;
-      load().then(
+    const begin = (): void => {
+      failed.value = false;
+      loadAgain(load).then(
         ({ [name]: part }) => {
           loaded = part as FunctionComponent<PropsOf<Module[Name]>>;
           shown.value = true;
         },
         () => (failed.value = true),
       );
+    };
+    useEffect(() => {
+      if (loaded === undefined) begin();
     }, []);
     const Part = shown.value ? loaded : undefined;
     if (Part !== undefined) return <Part {...props} />;
-    return failed.value ? <p role="alert">{texts.notLoaded}</p> : <p>{texts.loading}</p>;
+    if (!failed.value) return <p>{texts.loading}</p>;
+    return (
+      <div class="notice bad" role="alert">
+        {texts.notLoaded}{" "}
+        <button type="button" onClick={begin}>
+          {texts.loadAgain}
+        </button>
+      </div>
+    );
   };
 }

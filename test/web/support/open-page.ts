@@ -2,7 +2,7 @@
 import { execFile } from "node:child_process";
 import { join } from "node:path";
 import { promisify } from "node:util";
-import { chromium, type Browser, type Page } from "playwright-core";
+import { chromium, type Browser, type Page, type Request } from "playwright-core";
 import { SessionService } from "../../../gen/svc/v1/session_pb.ts";
 import { browserPath } from "../../support/browser.ts";
 import type { UserDoor } from "../../support/daemon.ts";
@@ -65,6 +65,34 @@ export async function openPage(
       console.error("the policy refused: " + violatedDirective + " " + blockedURI));`,
   });
   return { page, complaints, asked };
+}
+
+const changed = "net::ERR_NETWORK_CHANGED";
+
+/**
+ * Opens the page. What Chromium breaks off because an interface came or went on this machine, as those of the containers of
+ * other tests do, it loads once more, as a person would, and says so: of the page itself and of what it begins with, before which
+ * nothing of it runs that could.
+ */
+export async function visit(page: Page, address: string): Promise<void> {
+  let isBroken = false;
+  const fail = (request: Request): void => {
+    const isFirst = request.isNavigationRequest() || new URL(request.url()).pathname.startsWith("/web/boot-");
+    if (isFirst && request.failure()?.errorText === changed) isBroken = true;
+  };
+  page.on("requestfailed", fail);
+  try {
+    await page.goto(address).catch((error: unknown) => {
+      if (!String(error).includes(changed)) throw error;
+      isBroken = true;
+    });
+  } finally {
+    page.off("requestfailed", fail);
+  }
+  if (!isBroken) return;
+  console.log(`${changed}: the page is loaded once more`);
+  await page.goto("about:blank");
+  await page.goto(address);
 }
 
 /** Where a user signs in, as `svc web` says it. */

@@ -3,7 +3,7 @@ import test from "ava";
 import type { Browser } from "playwright-core";
 import { browserPath } from "../../support/browser.ts";
 import { isRoot, startDaemon, type TestDaemon, type UserDoor } from "../../support/daemon.ts";
-import { addressFor, bundledMain, launchBrowser, openPage, type WatchedPage } from "./open-page.ts";
+import { addressFor, bundledMain, launchBrowser, openPage, type WatchedPage, visit } from "./open-page.ts";
 
 /** For titles of tests. */
 export const needsBrowser = browserPath === undefined ? " (skipped: no Chromium)" : "";
@@ -49,7 +49,7 @@ export async function openView(
   hash: string,
 ): Promise<WatchedPage> {
   const opened = await openPage(browser);
-  await opened.page.goto(await addressFor(user));
+  await visit(opened.page, await addressFor(user));
   await opened.page.getByText("Live").waitFor();
   await opened.page.evaluate(`location.hash = ${JSON.stringify(hash)}`);
   return opened;
@@ -63,7 +63,7 @@ export async function openWithToken(
 ): Promise<WatchedPage> {
   const opened = await openPage(browser);
   const { page } = opened;
-  await page.goto(`http://127.0.0.1:${daemon.port}/`);
+  await visit(page, `http://127.0.0.1:${daemon.port}/`);
   await page.getByLabel("Token").fill(daemon.token);
   await page.getByRole("button", { name: "Sign in" }).click();
   await page.getByText("Live").waitFor();

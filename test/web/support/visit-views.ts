@@ -1,7 +1,7 @@
 import { join } from "node:path";
 import type { Page } from "playwright-core";
 import type { TestDaemon } from "../../support/daemon.ts";
-import { addressFor } from "./open-page.ts";
+import { addressFor, visit } from "./open-page.ts";
 
 export interface Visited {
   readonly daemon: TestDaemon;
@@ -20,11 +20,11 @@ export async function visitViews(
   { daemon, appCount, apps }: Visited,
   look: (view: string) => Promise<unknown>,
 ): Promise<void> {
-  await page.goto(`http://127.0.0.1:${daemon.port}/`);
+  await visit(page, `http://127.0.0.1:${daemon.port}/`);
   await page.getByRole("button", { name: "Sign in" }).waitFor();
   await look("sign-in");
   await page.goto("about:blank");
-  await page.goto(await addressFor(daemon));
+  await visit(page, await addressFor(daemon));
   await page.getByRole("progressbar").first().waitFor();
   await page.locator(".plot canvas").nth(3).waitFor();
   await page.getByRole("heading", { name: "Needs attention" }).waitFor();
