@@ -102,3 +102,44 @@ engineTest(
     t.deepEqual(complaints, []);
   },
 );
+
+engineTest(
+  `what a container takes is shown while it runs, and what becomes of it is told${needsBrowser}${needsDocker}`,
+  async (t) => {
+    t.timeout(180_000);
+    const { daemon, browser } = node;
+    const engine = engineNow();
+    await engine.images.build("svc/busy:1");
+    // As much of a processor as it gets, and a file of 64 MiB in its memory.
+    const id = await engine.run("busy", {
+      Image: "svc/busy:1",
+      Entrypoint: ["/bin/sh", "-c"],
+      Cmd: ["dd if=/dev/zero of=/dev/shm/held bs=1M count=64; echo ready; while :; do :; done"],
+      HostConfig: { NetworkMode: "none", Memory: 256 * 2 ** 20, ShmSize: 128 * 2 ** 20 },
+    });
+    const { page, complaints } = await openView(browser, daemon, `#/inventory/containers/${id}`);
+    const takes = page.getByRole("region", { name: "What it takes now" });
+    const said = async (name: string): Promise<string> => {
+      const fact = takes.locator(".facts > div").filter({ has: page.getByText(name, { exact: true }) });
+      return (await fact.locator("dd").textContent()) ?? "";
+    };
+    await eventually(async () => {
+      assert.ok(Number.parseInt(await said("Processor"), 10) >= 10, "it does nothing else");
+      const [, used = "", limit] = /^([\d.]+) MiB of (.+)$/.exec(await said("Memory")) ?? [];
+      assert.equal(limit, "256 MiB");
+      assert.ok(Number(used) >= 64 && Number(used) < 128, `${used} MiB`);
+    }, 60_000);
+    await isForEverybody(t, page, "a container");
+
+    // Somebody else ends it: nothing is shown as what it takes now.
+    (await engine.request("POST", `/containers/${id}/kill`)).expect(204);
+    await takes.waitFor({ state: "detached" });
+    await page.getByText(/^Exited \(137\)/).waitFor();
+    (await engine.request("DELETE", `/containers/${id}`)).expect(204);
+    await page.getByRole("alert").waitFor();
+    t.deepEqual(
+      complaints.filter((text) => !text.includes("status of 404")),
+      [],
+    );
+  },
+);

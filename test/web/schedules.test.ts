@@ -101,6 +101,105 @@ browserTest(
 );
 
 browserTest(
+  `a trigger is chosen instead of written, and its next ten firings are told as one types${needsBrowser}`,
+  async (t) => {
+    t.timeout(180_000);
+    const { daemon, browser } = node;
+    const schedules = daemon.client(ScheduleService);
+    const { page, complaints } = await openView(browser, daemon, "#/schedules/new");
+    const trigger = page.getByLabel("When", { exact: true });
+    const often = page.getByLabel("Or choose how often");
+    const firings = page.getByRole("list", { name: "It would run" }).getByRole("listitem");
+    /** What is shown is what the daemon itself foresees, to the second. */
+    const areToldFor = async (text: string, timeZone = ""): Promise<void> => {
+      t.is(await trigger.inputValue(), text);
+      await eventually(async () => {
+        const foreseen = await schedules.previewSchedule({ trigger: text, timeZone, count: 10 });
+        const shown = await firings
+          .locator("time")
+          .evaluateAll((times) => times.map((time) => time.getAttribute("datetime")));
+        assert.deepEqual(
+          shown,
+          foreseen.firings.map(({ unix }) => new Date(Number(unix) * 1000).toISOString()),
+        );
+        assert.equal(shown.length, 10);
+      }, 40_000);
+    };
+    await areToldFor("daily@02:30");
+    await often.selectOption({ label: "Every hour" });
+    await areToldFor("hourly");
+    await often.selectOption({ label: "Monday to Friday" });
+    await page.getByLabel("At", { exact: true }).fill("04:15");
+    await areToldFor("15 4 * * 1-5");
+    await often.selectOption({ label: "Once a week" });
+    await page.getByLabel("On", { exact: true }).selectOption({ label: "Sunday" });
+    await areToldFor("15 4 * * 0");
+    await often.selectOption({ label: "On the first of each month" });
+    await areToldFor("15 4 1 * *");
+    await often.selectOption({ label: "Every day" });
+    await areToldFor("daily@04:15");
+
+    // Clocks go forward on a Sunday of March, and back on one of October.
+    const zone = page.getByLabel("Time zone");
+    await zone.fill("Europe/Berlin");
+    await trigger.fill("30 2 * 3 0");
+    await areToldFor("30 2 * 3 0", "Europe/Berlin");
+    await firings.filter({ hasText: "the clock skips this time" }).first().waitFor();
+    await trigger.fill("30 2 * 10 0");
+    await areToldFor("30 2 * 10 0", "Europe/Berlin");
+    await firings.filter({ hasText: "this hour comes twice" }).first().waitFor();
+    t.is(await firings.filter({ hasText: "the clock skips this time" }).count(), 0);
+    await zone.fill("Europe/Nowhere");
+    await page.getByRole("status").filter({ hasText: "Europe/Nowhere" }).waitFor();
+    t.is(await firings.count(), 0, "nothing is told of what cannot be");
+    t.deepEqual(
+      complaints.filter((text) => !text.includes("status of 400")),
+      [],
+    );
+  },
+);
+
+browserTest(`a schedule waits for an app to crash, chosen on the page${needsBrowser}`, async (t) => {
+  t.timeout(180_000);
+  const { daemon, browser } = node;
+  const apps = daemon.client(AppService);
+  const port = await freePort();
+  for (const id of ["fragile", "other"]) {
+    const dir = join(daemon.dir, id);
+    const manifest = "restart: { policy: never }\n";
+    await writePackage(dir, id === "fragile" ? port : await freePort(), { id, manifest });
+    await apps.installApp({ spec: dir });
+  }
+  const { page, complaints } = await openView(browser, daemon, "#/schedules/new");
+  await page.getByLabel("Name", { exact: true }).fill("when-it-crashes");
+  await page.getByLabel("What it does").selectOption({ label: "Run a command" });
+  await page.getByLabel("Command").fill("echo it crashed");
+  const often = page.getByLabel("Or choose how often");
+  const trigger = page.getByLabel("When", { exact: true });
+  await often.selectOption({ label: "When a backup fails" });
+  t.is(await trigger.inputValue(), "on:backup.failed");
+  await often.selectOption({ label: "When an app crashes" });
+  t.is(await trigger.inputValue(), "on:app.crashed");
+  await page.getByLabel("Which app").selectOption({ label: "Test web server (fragile)" });
+  t.is(await trigger.inputValue(), "on:app.crashed fragile");
+  await page.getByText("No clock starts it: it waits for its event").waitFor();
+  await isForEverybody(t, page, "a trigger of an event");
+  await page.getByRole("button", { name: "Save" }).click();
+  await page.getByRole("heading", { name: "when-it-crashes" }).waitFor();
+  await page.getByText("Not by the clock").waitFor();
+  await page.getByText("It did not run yet.").waitFor();
+
+  await apps.startApp({ id: "fragile" });
+  await eventually(async () => {
+    await fetch(`http://127.0.0.1:${port}/exit`).catch(() => undefined);
+    assert.equal((await apps.getApp({ id: "fragile" })).state, "CRASHED");
+  }, 60_000);
+  await page.locator('details [data-run="SUCCEEDED"]').first().waitFor();
+  await page.locator("details pre").filter({ hasText: "it crashed" }).first().waitFor();
+  t.deepEqual(complaints, []);
+});
+
+browserTest(
   `what a run prints is shown as it comes, and the week to come is told${needsBrowser}`,
   async (t) => {
     t.timeout(180_000);

@@ -114,6 +114,8 @@ export const scheduleTexts = {
       0: "Sunday",
     },
     time: "At",
+    app: "Which app",
+    anyApp: "Any app",
   },
   form: {
     id: "Name",
@@ -124,6 +126,7 @@ export const scheduleTexts = {
     timeZone: "Time zone",
     timeZoneHint: "Such as Europe/Berlin or UTC; the node's own when empty.",
     firings: "It would run",
+    firingsHint: "As your own clock shows it.",
     noFirings: "No clock starts it: it waits for its event, or never fires.",
     anomaly: {
       gap: "the clock skips this time, it runs right after",

@@ -22,13 +22,15 @@ import type { ViewProps } from "../../view-props.ts";
 
 const { columns } = says;
 const tail = 500;
+/** Its log is read with it, for each change of any container: not more often than this. */
+const readAgainMs = 2_000;
 
 /** What a container is, what it takes and what it printed last. */
 export function ContainerView({ api, node, id }: Pick<ViewProps, "api" | "node"> & { id: string }) {
   const client = useMemo(() => api.client(DockerService), [api]);
   const { value, failure, again } = useLive(
     node,
-    [],
+    ["container"],
     async (signal) => {
       const [details, logs] = await Promise.all([
         client.inspectContainer({ container: id }, { signal }),
@@ -37,7 +39,10 @@ export function ContainerView({ api, node, id }: Pick<ViewProps, "api" | "node">
       return { details, name: details.container?.name ?? id, ...logs };
     },
     [client, id],
+    readAgainMs,
   );
+  // One that is gone takes nothing any more.
+  const isKnown = value !== undefined && failure === "";
   return (
     <>
       <a class="back" href={pathTo("inventory", "containers")}>
@@ -46,9 +51,9 @@ export function ContainerView({ api, node, id }: Pick<ViewProps, "api" | "node">
       <Heading title={plainText(value?.name ?? id)} />
       <Failure says={failure} />
       {value === undefined && failure === "" && <p>{texts.loading}</p>}
-      {value !== undefined && <About node={node} of={value.details} />}
-      {value?.details.container?.state === "running" && <Stats client={client} id={id} />}
-      {value !== undefined && (
+      {isKnown && <About node={node} of={value.details} />}
+      {isKnown && value.details.container?.state === "running" && <Stats client={client} id={id} />}
+      {isKnown && (
         <section class="card" aria-labelledby="container-log">
           <h2 id="container-log">{says.log}</h2>
           {value.truncated && <p class="quiet">{says.logCut}</p>}

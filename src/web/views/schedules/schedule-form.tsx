@@ -136,7 +136,7 @@ export function ScheduleForm({ client, node, before: read }: Props) {
           input={{ required: true }}
           {...typed("trigger")}
         />
-        <TriggerBuilder onBuilt={(built) => set({ trigger: built })} />
+        <TriggerBuilder apps={apps} onBuilt={(built) => set({ trigger: built })} />
         <TextField label={says.timeZone} hint={says.timeZoneHint} {...typed("timeZone", "time_zone")} />
         <Preview client={client} trigger={trigger.trim()} timeZone={timeZone.trim()} />
         <TextField label={says.timeout} input={number(1, 3600)} {...typed("timeout")} />
@@ -163,7 +163,9 @@ export function ScheduleForm({ client, node, before: read }: Props) {
           <button type="submit" aria-busy={isBusy.value}>
             {says.save}
           </button>
-          <a href={leave}>{says.leave}</a>
+          <a class="button" href={leave}>
+            {says.leave}
+          </a>
         </div>
       </form>
     </>
@@ -233,6 +235,7 @@ function Preview({
           ))}
         </ol>
       )}
+      {failure.value === "" && firings.value.length > 0 && <p class="quiet">{says.firingsHint}</p>}
     </div>
   );
 }

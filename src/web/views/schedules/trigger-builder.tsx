@@ -7,24 +7,32 @@ const { builder: says } = scheduleTexts;
 type Often = keyof typeof says.often;
 
 /** What is asked for besides, by how often. */
-const asksFor: Readonly<Record<Often, "nothing" | "time" | "day and time">> = {
+const asksFor: Readonly<Record<Often, "nothing" | "time" | "day and time" | "app">> = {
   typed: "nothing",
   hour: "nothing",
   day: "time",
   workday: "time",
   week: "day and time",
   month: "time",
-  crash: "nothing",
-  backupFailed: "nothing",
+  crash: "app",
+  backupFailed: "app",
 };
 
+interface Props {
+  /** What it may be about, by id, and how that is called. */
+  readonly apps: readonly (readonly [id: string, name: string])[];
+  readonly onBuilt: (trigger: string) => void;
+}
+
 /** Writes a trigger for whoever does not know how: each choice is written at once, where it can be changed further. */
-export function TriggerBuilder({ onBuilt }: { onBuilt: (trigger: string) => void }) {
+export function TriggerBuilder({ apps, onBuilt }: Props) {
   const often = useSignal<Often>("typed");
   const time = useSignal("02:30");
   const day = useSignal("1");
+  /** Empty for any. */
+  const app = useSignal("");
   const build = (): void => {
-    const trigger = triggerOf(often.value, time.value, day.value);
+    const trigger = triggerOf(often.value, time.value, day.value, app.value);
     if (trigger !== undefined) onBuilt(trigger);
   };
   const asked = asksFor[often.value];
@@ -50,7 +58,18 @@ export function TriggerBuilder({ onBuilt }: { onBuilt: (trigger: string) => void
           }}
         />
       )}
-      {asked !== "nothing" && (
+      {asked === "app" && (
+        <ChoiceField
+          label={says.app}
+          choices={[["", says.anyApp], ...apps]}
+          value={app.value}
+          onType={(value) => {
+            app.value = value;
+            build();
+          }}
+        />
+      )}
+      {(asked === "time" || asked === "day and time") && (
         <TextField
           label={says.time}
           value={time.value}
@@ -66,9 +85,9 @@ export function TriggerBuilder({ onBuilt }: { onBuilt: (trigger: string) => void
 }
 
 /** Undefined while there is no time, and for what one types oneself. */
-function triggerOf(often: Often, time: string, day: string): string | undefined {
+function triggerOf(often: Often, time: string, day: string, app: string): string | undefined {
   const [, hour, minute] = /^(\d\d):(\d\d)/.exec(time) ?? [];
-  const isTimed = asksFor[often] !== "nothing";
+  const isTimed = asksFor[often].endsWith("time");
   if (isTimed && (hour === undefined || minute === undefined)) return undefined;
   const at = `${String(Number(minute))} ${String(Number(hour))}`;
   switch (often) {
@@ -85,8 +104,8 @@ function triggerOf(often: Often, time: string, day: string): string | undefined 
     case "month":
       return `${at} 1 * *`;
     case "crash":
-      return "on:app.crashed";
+      return `on:app.crashed ${app}`.trim();
     case "backupFailed":
-      return "on:backup.failed";
+      return `on:backup.failed ${app}`.trim();
   }
 }
