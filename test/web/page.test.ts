@@ -8,7 +8,7 @@ import { TokenService } from "../../gen/svc/v1/token_pb.ts";
 import { browserPath } from "../support/browser.ts";
 import { isRoot, needsRoot, startDaemon, type TestDaemon } from "../support/daemon.ts";
 import { freePort, writePackage } from "../support/packages.ts";
-import { addressFor, bundledMain, launchBrowser, openPage } from "./support/open-page.ts";
+import { addressFor, bundledMain, launchBrowser, openPage, visit } from "./support/open-page.ts";
 
 const why = browserPath === undefined ? " (skipped: no Chromium)" : "";
 const browserTest = browserPath === undefined ? test.skip : test;
@@ -38,7 +38,7 @@ browserTest(`a click starts an app, and its state and log come by themselves${wh
     await install(daemon, daemon, "web");
     const { page, complaints, asked } = await openPage(browser);
     const address = await addressFor(daemon);
-    await page.goto(address);
+    await visit(page, address);
     await page.getByRole("heading", { name: "Overview" }).waitFor();
     t.is(page.url(), `http://127.0.0.1:${daemon.port}/`, "the code has left the address");
     await page.getByText("Live").waitFor();
@@ -55,6 +55,16 @@ browserTest(`a click starts an app, and its state and log come by themselves${wh
     await daemon.client(AppService).stopApp({ id: "web" });
     await page.locator('[data-state="STOPPED"]').first().waitFor();
 
+    // However much one looks at, there is one stream, and a log comes by a WebSocket.
+    for (const view of ["overview", "schedules", "backups", "inventory", "host", "apps"])
+      await page.evaluate(`location.hash = "#/${view}"`);
+    await page.getByText("1 app", { exact: true }).waitFor();
+    t.is(asked.filter((url) => url.endsWith("/svc.v1.EventService/StreamEvents")).length, 1);
+    t.deepEqual(
+      asked.filter((url) => /Stream$/.test(url)),
+      [],
+    );
+
     const stored = await page.evaluate("[document.cookie, localStorage.length, sessionStorage.length]");
     t.deepEqual(stored, ["", 0, 0]);
     t.deepEqual(
@@ -66,10 +76,11 @@ browserTest(`a click starts an app, and its state and log come by themselves${wh
       [],
       "no token in any address that is asked for",
     );
+    t.notRegex(daemon.log(), /svc[a-z]_[\w-]{20}/, "nor in the daemon's log");
     t.deepEqual(complaints, []);
 
     const again = await openPage(browser);
-    await again.page.goto(address);
+    await visit(again.page, address);
     await again.page.getByRole("alert").waitFor();
     t.regex(
       (await again.page.getByRole("alert").textContent()) ?? "",
@@ -94,7 +105,7 @@ userTest(`two users side by side see their own${why}${needsRoot}`, async (t) => 
     ] as const);
     for (const [user, ids] of expected) {
       const { page, complaints } = await openPage(browser);
-      await page.goto(await addressFor(user));
+      await visit(page, await addressFor(user));
       await page.getByText("Live").waitFor();
       await page.getByRole("link", { name: "Apps", exact: true }).click();
       await page.getByText(ids.length === 1 ? "1 app" : "3 apps").waitFor();
@@ -111,7 +122,7 @@ browserTest(
     t.timeout(180_000);
     await withPage(async (daemon, browser) => {
       const { page } = await openPage(browser);
-      await page.goto(await addressFor(daemon));
+      await visit(page, await addressFor(daemon));
       await page.getByText("Live").waitFor();
       const rotated = await daemon.client(TokenService).rotatePrimaryToken({});
       const rotatedAt = performance.now();
@@ -147,7 +158,7 @@ browserTest(
         files: { LICENSE: "Do <b>good</b>, and nothing else." },
       });
       const { page, complaints } = await openPage(browser);
-      await page.goto(await addressFor(daemon));
+      await visit(page, await addressFor(daemon));
       await page.getByText("Live").waitFor();
       await page.getByRole("link", { name: "Apps", exact: true }).click();
       await page.getByRole("link", { name: "Install an app" }).click();
@@ -187,11 +198,14 @@ browserTest(
 browserTest(`settings are a form that keeps what one typed, and masks secrets${why}`, async (t) => {
   t.timeout(180_000);
   await withPage(async (daemon, browser) => {
-    await install(daemon, daemon, "web");
+    const dir = join(daemon.dir, "web");
+    const settings = 'code: { type: string, pattern: "^[a-z]*$", env: CODE }';
+    await writePackage(dir, await freePort(), { settings });
+    await daemon.client(AppService).installApp({ spec: dir });
     const apps = daemon.client(AppService);
     await apps.updateAppSettings({ id: "web", values: { password: "hush-hush" } });
     const { page, complaints } = await openPage(browser);
-    await page.goto(await addressFor(daemon));
+    await visit(page, await addressFor(daemon));
     await page.getByText("Live").waitFor();
     await page.getByRole("link", { name: "Apps", exact: true }).click();
     await page.getByRole("link", { name: /Test web server/ }).click();
@@ -211,12 +225,28 @@ browserTest(`settings are a form that keeps what one typed, and masks secrets${w
       "nothing is sent that cannot be right",
     );
     await port.fill("1");
+    // The daemon alone reads patterns.
+    const code = page.getByLabel("code", { exact: true });
+    await code.fill("UPPER");
+    await save.click();
+    await page.getByRole("alert").waitFor();
+    t.is(await code.getAttribute("aria-invalid"), "true");
+    t.deepEqual(
+      [await code.inputValue(), await page.getByLabel("greeting", { exact: true }).inputValue()],
+      ["UPPER", "Moin"],
+      "what was typed stays",
+    );
+    t.deepEqual((await apps.getAppSettings({ id: "web" })).values, before);
+    await code.fill("lower");
     await save.click();
     await page.getByText("Saved.").waitFor();
     const { values } = await apps.getAppSettings({ id: "web" });
     t.like(values, { greeting: "Moin", port: 1, password: "***" });
     t.false((await page.content()).includes("hush-hush"));
-    t.deepEqual(complaints, []);
+    t.deepEqual(
+      complaints.filter((text) => !text.includes("status of 400")),
+      [],
+    );
   });
 });
 
@@ -227,7 +257,7 @@ browserTest(`a daemon that starts again is ridden out, and nothing old is shown 
   try {
     await install(daemon, daemon, "web");
     const { page } = await openPage(browser);
-    await page.goto(`http://127.0.0.1:${daemon.port}/`);
+    await visit(page, `http://127.0.0.1:${daemon.port}/`);
     await page.getByLabel("Token").fill(daemon.token);
     await page.getByRole("button", { name: "Sign in" }).click();
     await page.getByText("Live").waitFor();
@@ -235,10 +265,22 @@ browserTest(`a daemon that starts again is ridden out, and nothing old is shown 
     await page.getByText("1 app").waitFor();
     await daemon.stop();
     await page.getByText("Not connected").waitFor();
+    t.is(await page.locator("main.old").count(), 1);
+    const [asked, mayAnswer] = [Promise.withResolvers<undefined>(), Promise.withResolvers<undefined>()];
+    await page.route("**/svc.v1.AppService/ListApps", async (route) => {
+      asked.resolve(undefined);
+      await mayAnswer.promise;
+      await route.continue();
+    });
     await daemon.restart();
     await install(daemon, daemon, "other");
+    await asked.promise;
+    t.is(await page.getByText("Live").count(), 0, "what is shown is that of the daemon before");
+    t.is(await page.locator("main.old").count(), 1);
+    mayAnswer.resolve(undefined);
     await page.getByText("Live").waitFor();
-    await page.getByText("2 apps").waitFor();
+    t.is(await page.getByText("2 apps").count(), 1, "live is what is now");
+    await page.unrouteAll({ behavior: "wait" });
     t.is(await page.getByText("Not connected").count(), 0);
 
     // One that hangs ends no connection.
@@ -274,7 +316,7 @@ browserTest(`hostile names and logs are text${why}`, async (t) => {
     await daemon.client(AppService).installApp({ spec: dir });
     await daemon.client(AppService).startApp({ id: "hostile" });
     const { page, complaints } = await openPage(browser);
-    await page.goto(await addressFor(daemon));
+    await visit(page, await addressFor(daemon));
     await page.getByText("Live").waitFor();
     await page.getByRole("link", { name: "Apps", exact: true }).click();
     await page.getByRole("link", { name: /<b onmouseover=alert\(1\)>bold<\/b>/ }).click();
@@ -302,7 +344,25 @@ browserTest(`the first load is small, compressed and kept for ever by its name${
   const names = [...html.matchAll(/"(\/web\/[\w.-]+)"/g)].map(([, name = ""]) => name);
   t.true(names.length >= 2);
   t.is(page.headers.get("cache-control"), "no-cache");
-  t.regex(page.headers.get("content-security-policy") ?? "", /trusted-types 'none'/);
+  const policy = new Map(
+    (page.headers.get("content-security-policy") ?? "").split("; ").map((rule) => {
+      const [name = "", ...values] = rule.split(" ");
+      return [name, values.join(" ")];
+    }),
+  );
+  t.deepEqual(Object.fromEntries(policy), {
+    "default-src": "'none'",
+    "script-src": "'self'",
+    "style-src": "'self'",
+    "img-src": "'self' data:",
+    "connect-src": "'self'",
+    "base-uri": "'none'",
+    "form-action": "'none'",
+    "frame-ancestors": "'none'",
+    "require-trusted-types-for": "'script'",
+    "trusted-types": "'none'",
+  });
+  t.is(page.headers.get("set-cookie"), null);
   let bytes = 0;
   for (const path of ["/", ...names]) {
     const answer = await fetch(base + path, { method: "HEAD", headers: { "accept-encoding": "gzip, br" } });

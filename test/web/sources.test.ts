@@ -85,6 +85,11 @@ usersTest(
       { name: "forge", host: "git.example.org", username: "ann", secret: "***" },
     ]);
     await page.getByRole("button", { name: "Remove" }).click();
+    await page
+      .getByRole("dialog")
+      .getByText(/cannot be fetched any more/)
+      .waitFor();
+    t.is((await ann.client(CredentialService).listCredentials({})).credentials.length, 1);
     await page.getByRole("dialog").getByRole("button", { name: "Remove" }).click();
     await page.getByText("There is none: only what everybody may read").waitFor();
     t.deepEqual((await ann.client(CredentialService).listCredentials({})).credentials, []);

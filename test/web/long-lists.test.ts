@@ -1,0 +1,107 @@
+/** Lists that are long: only what is in sight is drawn, and nobody's log grows without end (T 66). */
+import assert from "node:assert/strict";
+import { join } from "node:path";
+import { DatabaseSync } from "node:sqlite";
+import type { Page } from "playwright-core";
+import { AppService } from "../../gen/svc/v1/app_pb.ts";
+import { startDaemon } from "../support/daemon.ts";
+import { eventually } from "../support/eventually.ts";
+import { freePort, writePackage } from "../support/packages.ts";
+import { bundledMain } from "./support/open-page.ts";
+import { browserTest, needsBrowser, openView, openWithToken, shareNode } from "./support/shared-node.ts";
+
+const node = shareNode();
+const apps = 1_000;
+const lines = 12_000;
+/** As many as the page keeps of a log. */
+const mostLines = 10_000;
+/** More rows than these are in sight of no screen, with what the browser draws ahead. */
+const mostDrawn = 300;
+
+/** How many of what `selector` names there are, and how many of them the browser takes the time to draw. */
+async function countOf(page: Page, selector: string): Promise<{ all: number; drawn: number }> {
+  return page.evaluate<{ all: number; drawn: number }>(`(() => {
+    const found = [...document.querySelectorAll(${JSON.stringify(selector)})];
+    const drawn = found.filter((each) => each.checkVisibility({ contentVisibilityAuto: true }));
+    return { all: found.length, drawn: drawn.length };
+  })()`);
+}
+
+browserTest(`of a thousand apps those in sight are drawn, and any is found${needsBrowser}`, async (t) => {
+  t.timeout(180_000);
+  await using daemon = await startDaemon({
+    main: await bundledMain(),
+    listen: `127.0.0.1:${await freePort()}`,
+  });
+  const dir = join(daemon.dir, "web");
+  await writePackage(dir, await freePort());
+  await daemon.client(AppService).installApp({ spec: dir });
+  await daemon.stop();
+  copyApp(join(daemon.storeDir, "svc.db"));
+  await daemon.restart();
+  const { page, complaints } = await openWithToken(node.browser, daemon, "#/apps");
+  await page.getByText(`${apps} apps`).waitFor();
+  await eventually(async () => {
+    const { all, drawn } = await countOf(page, ".list li > a > .name");
+    assert.equal(all, apps);
+    assert.ok(drawn > 5 && drawn < mostDrawn, `${drawn} are drawn`);
+  }, 40_000);
+  await page.evaluate("scrollTo(0, document.documentElement.scrollHeight)");
+  const last = page.locator(".list li").last();
+  await eventually(async () => {
+    t.true(
+      await last.evaluate((row) => row.firstElementChild!.checkVisibility({ contentVisibilityAuto: true })),
+    );
+  }, 40_000);
+  await page.getByLabel("Filter by name, id or owner").fill("web-777");
+  await page.getByText("1 app", { exact: true }).waitFor();
+  await page.getByRole("link", { name: "web-777" }).waitFor();
+  t.deepEqual(complaints, []);
+});
+
+browserTest(
+  `of a long log the newest lines are kept, and those in sight are drawn${needsBrowser}`,
+  async (t) => {
+    t.timeout(180_000);
+    const { daemon, browser } = node;
+    const dir = join(daemon.dir, "prints");
+    const program = `for (let line = 1; line <= ${lines}; line++) console.log("line " + line); setInterval(() => {}, 1e6);`;
+    await writePackage(dir, await freePort(), { id: "prints", files: { "server.mjs": program } });
+    await daemon.client(AppService).installApp({ spec: dir });
+    const { page, complaints } = await openView(browser, daemon, "#/apps/prints");
+    await page.getByText("It has printed nothing yet.").waitFor();
+    await page.getByRole("button", { name: "Start", exact: true }).click();
+    await page.getByText(`line ${lines}`, { exact: true }).waitFor({ state: "attached" });
+    await eventually(async () => {
+      const { all, drawn } = await countOf(page, ".log .line");
+      assert.ok(all > mostLines - 200 && all <= mostLines, `${all} are kept`);
+      assert.ok(drawn > 5 && drawn < mostDrawn, `${drawn} are drawn`);
+    }, 40_000);
+    t.is(await page.getByText("line 1", { exact: true }).count(), 0, "what is oldest goes");
+    await page.getByLabel("Show only lines with").fill("line 9999");
+    await eventually(async () => {
+      assert.deepEqual(await page.locator(".log .line").allTextContents(), ["line 9999"]);
+    }, 40_000);
+    t.deepEqual(complaints, []);
+  },
+);
+
+/** Rows as installs would leave them, without the time that those take. The daemon stands still meanwhile. */
+function copyApp(file: string): void {
+  const database = new DatabaseSync(file);
+  try {
+    const columns = database
+      .prepare("PRAGMA table_info(apps)")
+      .all()
+      .map((column) => String(column["name"]));
+    const values = columns.map((column) => (column === "id" ? "?" : column));
+    const copy = database.prepare(
+      `INSERT INTO apps (${columns.join(", ")}) SELECT ${values.join(", ")} FROM apps WHERE id = 'web'`,
+    );
+    database.exec("BEGIN");
+    for (let number = 2; number <= apps; number += 1) copy.run(`web-${number}`);
+    database.exec("COMMIT");
+  } finally {
+    database.close();
+  }
+}
