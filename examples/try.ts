@@ -2,13 +2,14 @@
  * `npm start`: a daemon to try svc with, in the foreground, for any user. All that it writes lies in `.svc/` of the
  * checkout: stop and remove the apps, then remove that directory, and it never was.
  */
-import { spawn } from "node:child_process";
+import { execFile, spawn } from "node:child_process";
 import type { ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import { mkdir, open, readFile, stat, writeFile } from "node:fs/promises";
 import { join, relative } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { pathToFileURL } from "node:url";
+import { promisify } from "node:util";
 import { missing } from "../.ci/optional.ts";
 import { isListening, pickPort, placeSocket } from "./try/addresses.ts";
 import { createHelloRepository } from "./try/hello-repository.ts";
@@ -64,7 +65,7 @@ async function run(): Promise<void> {
     process.on(signal, () => daemon.kill("SIGTERM"));
   }
   const isUp = await Promise.race([ended.then(() => false), untilListening(socket, daemon)]);
-  if (isUp) console.log(welcome(port, socket));
+  if (isUp) console.log(welcome(port, socket, await pageAddress(socket)));
   const [exitCode, signal] = await ended;
   if (exitCode === 0) return;
   const lastLines = (await readFile(logFile, "utf8")).trimEnd().split("\n").slice(-10).join("\n");
@@ -124,13 +125,22 @@ async function untilListening(socket: string, daemon: ChildProcess): Promise<boo
   return false;
 }
 
-function welcome(port: number, socket: string): string {
+/** Where one browser is signed in; empty when nobody says. */
+async function pageAddress(socket: string): Promise<string> {
+  const asked = [join(root, ".ci/svc.mjs"), "web", "--no-open", "--socket", socket];
+  const answer = promisify(execFile)(process.execPath, asked, { timeout: startTimeoutMs });
+  const { stdout } = await answer.catch(() => ({ stdout: "" }));
+  return stdout.trim();
+}
+
+/** @param page where a browser is signed in; empty when that cannot be said */
+function welcome(port: number, socket: string, page: string): string {
   return `
 svc is running. Ctrl-C stops it; apps go on, and the next start finds them.
-  REST, Connect, gRPC  http://127.0.0.1:${port}  (token in ${relative(root, join(stateDir, "api.token"))})
+${page === "" ? "" : `  look at it           ${page}\n                       (within 30 seconds, once)\n`}  REST, Connect, gRPC  http://127.0.0.1:${port}  (token in ${relative(root, join(stateDir, "api.token"))})
   unix socket          ${socket}
   log                  ${relative(root, logFile)}
-  page in a browser    npm run -s svc -- web
+  look at it again     npm run -s svc -- web
 
 Try in another terminal, in this directory:
   npm run -s svc -- install hello
