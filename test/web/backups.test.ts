@@ -38,7 +38,8 @@ browserTest(`an app is backed up, broken and restored from the page${needsBrowse
   await page.getByText("It is backed up.").waitFor();
   const [archive] = (await backups.listBackups({ appId: "web" })).backups;
   await page.getByRole("rowheader").getByRole("link").click();
-  await page.getByRole("heading", { name: archive!.name }).waitFor();
+  await page.getByRole("heading", { name: /^Backup of / }).waitFor();
+  await page.getByText(archive!.name, { exact: true }).waitFor();
 
   await page.getByRole("button", { name: "Verify" }).click();
   await page.getByText(/entries are as they were written/).waitFor();

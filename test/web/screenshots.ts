@@ -11,7 +11,7 @@ import { ScheduleService } from "../../gen/svc/v1/schedule_pb.ts";
 import { isRoot, startDaemon, type TestDaemon } from "../support/daemon.ts";
 import { startEngine, whyNoDocker, type TestEngine } from "../support/docker.ts";
 import { freePort, writeFiles } from "../support/packages.ts";
-import { addressFor, bundledMain, launchBrowser, openPage } from "./support/open-page.ts";
+import { addressFor, bundledMain, launchBrowser, openPage, visit } from "./support/open-page.ts";
 import { visitEngine, visitNode, visitViews } from "./support/visit-views.ts";
 
 /** By id: one runs, one is stopped, one fails. */
@@ -65,6 +65,7 @@ try {
 }
 
 async function picture(page: Page, name: string): Promise<void> {
+  await page.evaluate("scrollTo(0, 0)");
   await page.screenshot({ path: join(dir, `${name}.png`), fullPage: true });
 }
 
@@ -72,7 +73,7 @@ async function picture(page: Page, name: string): Promise<void> {
 async function forReadme(): Promise<void> {
   const open = async (colorScheme: "light" | "dark", width: number, height: number, hash: string) => {
     const { page } = await openPage(browser, { colorScheme, viewport: { width, height } });
-    await page.goto(await addressFor(daemon));
+    await visit(page, await addressFor(daemon));
     await page.getByText("Live").waitFor();
     await page.evaluate(`location.hash = ${JSON.stringify(hash)}`);
     return page;

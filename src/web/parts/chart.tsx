@@ -28,6 +28,8 @@ interface ChartProps extends ChartData {
 
 const height = 140;
 const powersOfTwo = Array.from({ length: 60 }, (_, exponent) => 2 ** exponent);
+const daySecs = 86_400;
+const fewSamples = 30;
 /** Lines differ in more than their colour. */
 const dashes = [[], [6, 4]];
 
@@ -54,7 +56,13 @@ export function Chart({ label, lines, format, isBytes, least, times, from, to }:
             y: { range: (_, _min, max) => [0, Math.max(max || 0, least)] },
           },
           axes: [
-            { ...axis, ticks: { stroke: grid } },
+            {
+              ...axis,
+              ticks: { stroke: grid },
+              // As wide as a clock's time.
+              space: 80,
+              values: (_, moments, _axis, _room, apartSecs) => moments.map((at) => clockOf(at, apartSecs)),
+            },
             {
               ...axis,
               ticks: { stroke: grid },
@@ -70,7 +78,9 @@ export function Chart({ label, lines, format, isBytes, least, times, from, to }:
               stroke: line,
               width: 1.5,
               dash: dashes[index % dashes.length] ?? [],
-              points: { show: false },
+              ...(index === 0 && { fill: faint(line) }),
+              // A line needs two of them to be seen.
+              points: { show: times.length <= fewSamples, size: 4, fill: line },
             })),
           ],
         },
@@ -102,6 +112,19 @@ export function Chart({ label, lines, format, isBytes, least, times, from, to }:
       <div class="plot" ref={box} role="img" aria-label={`${label}: ${says}`} />
     </figure>
   );
+}
+
+/** @param colour as computed: `rgb(11, 92, 173)` */
+function faint(colour: string): string {
+  return colour.replace(/^rgb\((.*)\)$/, "rgba($1, 0.14)");
+}
+
+/** A moment below a chart, as the reader's own clock has it. */
+function clockOf(unixSecs: number, apartSecs: number): string {
+  const at = new Date(unixSecs * 1_000);
+  return apartSecs < daySecs
+    ? at.toLocaleTimeString(undefined, { hour: "2-digit", minute: "2-digit" })
+    : at.toLocaleDateString(undefined, { day: "numeric", month: "short" });
 }
 
 function saysOf({ label, values }: ChartLine, format: (value: number) => string): string {

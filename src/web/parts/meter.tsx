@@ -4,12 +4,17 @@ interface MeterProps {
   readonly share: number;
   /** The figure in words. */
   readonly says: string;
+  /** It is of room that should not run out. */
+  readonly isRoom?: true;
 }
 
+/** So much of a room in use is told by more than the figure. */
+const almostFull = 90;
+
 /** A share of a whole, as a bar and as a figure. */
-export function Meter({ label, share, says }: MeterProps) {
+export function Meter({ label, share, says, isRoom }: MeterProps) {
   return (
-    <div class="meter">
+    <div class={isRoom === true && share >= almostFull ? "meter full" : "meter"}>
       <span>{label}</span>
       <span>{says}</span>
       <Bar label={label} share={share} />

@@ -8,8 +8,8 @@ const rowsAtOnce = 200;
 export interface Column<Row> {
   readonly title: string;
   readonly cell: (row: Row) => ComponentChildren;
-  /** `figure`: a number. `long`: more than a few words, which take their room. */
-  readonly kind?: "figure" | "long";
+  /** `figure`: a number. `word`: it stays in one line. `long`: more than a few words, which take their room. */
+  readonly kind?: "figure" | "word" | "long";
 }
 
 interface TableProps<Row> {
@@ -24,7 +24,10 @@ interface TableProps<Row> {
   readonly none: string;
 }
 
-/** Where it is wider than the page it scrolls by itself, with the keyboard too. */
+/**
+ * Where it is wider than the page it scrolls by itself, with the keyboard too; on a narrow screen each row is a card with the
+ * titles beside what they say. Roles are said because what is laid out as something else than a table is none to some.
+ */
 export function Table<Row>({ label, columns, rows, keyOf, none }: TableProps<Row>) {
   const most = useSignal(rowsAtOnce);
   if (rows === undefined) return <p>{texts.loading}</p>;
@@ -33,26 +36,26 @@ export function Table<Row>({ label, columns, rows, keyOf, none }: TableProps<Row
   return (
     <>
       <div class="table" role="region" aria-label={label} tabIndex={0}>
-        <table>
-          <thead>
-            <tr>
+        <table role="table">
+          <thead role="rowgroup">
+            <tr role="row">
               {columns.map(({ title, kind }) => (
-                <th key={title} scope="col" class={kind}>
+                <th key={title} scope="col" role="columnheader" class={kind}>
                   {title}
                 </th>
               ))}
             </tr>
           </thead>
-          <tbody>
+          <tbody role="rowgroup">
             {rows.slice(0, most.value).map((row) => (
-              <tr key={keyOf(row)}>
+              <tr key={keyOf(row)} role="row">
                 {columns.map(({ title, cell, kind }, at) =>
                   at === 0 ? (
-                    <th key={title} scope="row">
+                    <th key={title} scope="row" role="rowheader">
                       {cell(row)}
                     </th>
                   ) : (
-                    <td key={title} class={kind}>
+                    <td key={title} role="cell" class={kind} data-title={title}>
                       {cell(row)}
                     </td>
                   ),

@@ -1,9 +1,31 @@
 import { timestampDate, type Timestamp } from "@bufbuild/protobuf/wkt";
 
+interface WhenProps {
+  readonly at: Timestamp | Date | undefined;
+  /** To the second, for what is one of many. */
+  readonly isExact?: true;
+}
+
 /** A moment as the reader's own clock shows it; nothing for one that no clock shows, as files may have. */
-export function When({ at }: { at: Timestamp | Date | undefined }) {
+export function When({ at, isExact }: WhenProps) {
   if (at === undefined) return null;
   const date = at instanceof Date ? at : timestampDate(at);
   if (Number.isNaN(date.getTime())) return null;
-  return <time dateTime={date.toISOString()}>{date.toLocaleString()}</time>;
+  const full = date.toLocaleString(undefined, { dateStyle: "full", timeStyle: "long" });
+  return (
+    <time dateTime={date.toISOString()} title={full}>
+      {isExact === true ? date.toLocaleString(undefined, exact) : momentText(date)}
+    </time>
+  );
+}
+
+const exact = { dateStyle: "medium", timeStyle: "medium" } as const;
+
+/** With the month in words, as of `3/4` nobody knows which is the day; the year goes without saying while it is this one. */
+export function momentText(date: Date): string {
+  const isThisYear = date.getFullYear() === new Date().getFullYear();
+  return date.toLocaleString(undefined, {
+    ...{ month: "short", day: "numeric", hour: "numeric", minute: "2-digit" },
+    ...(!isThisYear && { year: "numeric" }),
+  });
 }

@@ -4,6 +4,8 @@ export const backupTexts = {
   noneOfApp: "There is no backup of it yet.",
   all: "All backups",
   ofApp: (app: string) => `Backups of ${app}`,
+  archiveOf: (app: string, moment: string) => `Backup of ${app}, ${moment}`,
+  fileName: "Name of its file",
   columns: {
     app: "App",
     newest: "Newest backup",

@@ -11,6 +11,7 @@ export const packageTexts = {
   takes: (bytes: string) => `about ${bytes}`,
   asksFor: "It asks for:",
   install: "Install",
+  installOf: (spec: string) => `Install ${spec}`,
   sources: "Sources",
   sourcesTitle: "Where packages come from",
   noSources: "There is no source: packages can be installed from a URL or a directory alone.",

@@ -65,20 +65,26 @@ export function AppView({ api, node, id }: { api: Api; node: NodeView; id: strin
         </div>
       )}
       <Actions api={api} app={app} />
-      <About app={app} />
-      {app.lastLines.length > 0 && (
-        <section class="card" aria-labelledby="last-lines">
-          <h2 id="last-lines">{texts.app.lastLines}</h2>
-          <pre>{app.lastLines.map(plainLine).join("\n")}</pre>
-        </section>
-      )}
-      {app.placement !== undefined && <TasksView api={api} app={app} />}
-      <Terminals api={api} appId={id} />
-      <LogView api={api} appId={id} />
-      <AppHistory api={api} id={id} />
-      <AppDiskView key={`disk ${id}`} api={api} app={app} />
-      <SettingsView api={api} app={app} />
-      <ManageView api={api} app={app} />
+      <div class="columns">
+        <div>
+          <About app={app} />
+          {app.lastLines.length > 0 && (
+            <section class="card" aria-labelledby="last-lines">
+              <h2 id="last-lines">{texts.app.lastLines}</h2>
+              <pre>{app.lastLines.map(plainLine).join("\n")}</pre>
+            </section>
+          )}
+          <AppDiskView key={`disk ${id}`} api={api} app={app} />
+        </div>
+        <div>
+          {app.placement !== undefined && <TasksView api={api} app={app} />}
+          <Terminals api={api} appId={id} />
+          <LogView api={api} appId={id} />
+          <AppHistory api={api} id={id} />
+          <SettingsView api={api} app={app} />
+          <ManageView api={api} app={app} />
+        </div>
+      </div>
     </>
   );
 }

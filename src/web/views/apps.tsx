@@ -24,7 +24,9 @@ export function AppsView({ node }: { node: NodeView }) {
     <>
       <Heading title={texts.apps.title} />
       <p>
-        <a href={pathTo("install")}>{texts.install.title}</a>
+        <a class="primary" href={pathTo("install")}>
+          {texts.install.title}
+        </a>
       </p>
       {apps.size === 0 ? (
         <p>{texts.apps.none}</p>

@@ -1,5 +1,7 @@
 import type { ComponentChildren } from "preact";
+import { useEffect, useRef } from "preact/hooks";
 import type { NodeView } from "../node-view.ts";
+import { Icon } from "../parts/icon.tsx";
 import { plainText } from "../plain-text.ts";
 import { pathTo, route, viewNames } from "../route.ts";
 import { signOut } from "../session.ts";
@@ -10,48 +12,61 @@ import { views } from "../views.tsx";
 export function Frame({ node, children }: { node: NodeView; children: ComponentChildren }) {
   const status = node.status.value;
   const connection = node.connection.value;
-  const { view } = route.value;
   const skip = (event: Event): void => {
     event.preventDefault();
     document.querySelector<HTMLElement>("h1")?.focus();
   };
   return (
-    <>
+    <div class="frame">
       <a class="skip" href="#content" onClick={skip}>
         {texts.skip}
       </a>
       <header class="bar">
-        <span class="brand">svc</span>
-        <nav aria-label={texts.mainNavigation}>
-          {viewNames
-            .filter((name) => views[name].entry === name)
-            .map((name) => (
-              <a
-                key={name}
-                href={pathTo(name)}
-                aria-current={views[view].entry === name ? "page" : undefined}
-              >
-                {views[name].title}
-              </a>
-            ))}
-        </nav>
-        <span class="who">
-          {status !== undefined &&
-            texts.you(
-              plainText(status.caller?.user || String(status.caller?.uid ?? "")),
-              plainText(status.hostname),
-            )}
-        </span>
-        <span class={`connection ${connection}`} role="status">
-          {texts.connection[connection]}
-        </span>
-        <button type="button" onClick={() => void signOut()}>
-          {texts.signOut}
-        </button>
+        <div class="held">
+          <span class="brand">svc</span>
+          <Navigation />
+          <div class="session">
+            <span class="who">
+              {status !== undefined &&
+                texts.you(
+                  plainText(status.caller?.user || String(status.caller?.uid ?? "")),
+                  plainText(status.hostname),
+                )}
+            </span>
+            <span class={`connection ${connection}`} role="status">
+              {texts.connection[connection]}
+            </span>
+            <button type="button" onClick={() => void signOut()}>
+              {texts.signOut}
+            </button>
+          </div>
+        </div>
       </header>
       <main id="content" class={connection === "lost" ? "old" : ""}>
         {children}
       </main>
-    </>
+    </div>
+  );
+}
+
+/** Where one is stays in sight, also where there is no room for all entries. */
+function Navigation() {
+  const { entry } = views[route.value.view];
+  const nav = useRef<HTMLElement>(null);
+  useEffect(() => {
+    const at = nav.current?.querySelector<HTMLElement>("[aria-current]");
+    if (nav.current !== null && at) nav.current.scrollLeft = at.offsetLeft - nav.current.offsetLeft - 48;
+  }, [entry]);
+  return (
+    <nav ref={nav} aria-label={texts.mainNavigation}>
+      {viewNames
+        .filter((name) => views[name].entry === name)
+        .map((name) => (
+          <a key={name} href={pathTo(name)} aria-current={entry === name ? "page" : undefined}>
+            <Icon of={name} />
+            {views[name].title}
+          </a>
+        ))}
+    </nav>
   );
 }

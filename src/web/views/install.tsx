@@ -51,7 +51,7 @@ export function InstallView({ api, node }: Pick<ViewProps, "api" | "node">) {
         {texts.app.back}
       </a>
       <Heading title={texts.install.title} />
-      <form class="card settings" onSubmit={submit}>
+      <form class="card settings across" onSubmit={submit}>
         <TextField
           label={texts.install.spec}
           hint={texts.install.specHint}

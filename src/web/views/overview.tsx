@@ -43,7 +43,9 @@ function States({ apps }: { apps: readonly App[] }) {
     <section class="card" aria-labelledby="states">
       <h2 id="states">{texts.overview.apps}</h2>
       {apps.length === 0 ? (
-        <p>{texts.apps.none}</p>
+        <p>
+          {texts.apps.none} <a href={pathTo("install")}>{texts.install.title}</a>
+        </p>
       ) : (
         <dl class="figures">
           {[...byState].map(([state, { length }]) => (
@@ -103,6 +105,7 @@ function Figures({ now }: { now: SystemMetrics }) {
         says={formatPercent(now.cpuPercent)}
       />
       <Meter
+        isRoom
         label={texts.overview.memory}
         share={percentOf(used, now.memoryTotalBytes)}
         says={texts.overview.used(formatBytes(used), formatBytes(now.memoryTotalBytes))}
@@ -110,6 +113,7 @@ function Figures({ now }: { now: SystemMetrics }) {
       {disksOf(now).map(({ path, usedBytes, sizeBytes }) => (
         <Meter
           key={path}
+          isRoom
           label={texts.overview.disk(plainText(path))}
           share={percentOf(usedBytes, sizeBytes)}
           says={texts.overview.used(formatBytes(usedBytes), formatBytes(sizeBytes))}

@@ -5,8 +5,8 @@ import { useLive } from "../live.ts";
 import { Failure } from "../parts/failure.tsx";
 import { TextField } from "../parts/field.tsx";
 import { OutsideLink } from "../parts/outside-link.tsx";
-import { Text, Texts } from "../parts/text.tsx";
-import { sentence } from "../plain-text.ts";
+import { Text } from "../parts/text.tsx";
+import { plainText, sentence } from "../plain-text.ts";
 import { pathTo } from "../route.ts";
 import { texts } from "../texts.ts";
 import { packageTexts as says } from "../texts/packages.ts";
@@ -95,11 +95,22 @@ function Card({ of, onChoose }: Pick<Props, "onChoose"> & { of: ListedPackage })
       {permissions.length > 0 && (
         <>
           <p>{says.asksFor}</p>
-          <Texts of={permissions} />
+          <ul>
+            {permissions.map((permission) => (
+              <li key={permission}>
+                <Text of={permission} />
+              </li>
+            ))}
+          </ul>
         </>
       )}
-      <button type="button" onClick={() => onChoose(spec)}>
-        {says.install} <Text of={spec} />
+      <p class="quiet">
+        <code>
+          <Text of={spec} />
+        </code>
+      </p>
+      <button type="button" aria-label={says.installOf(plainText(spec))} onClick={() => onChoose(spec)}>
+        {says.install}
       </button>
     </li>
   );

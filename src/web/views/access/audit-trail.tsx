@@ -99,15 +99,16 @@ export function AuditTrail({ api }: Pick<ViewProps, "api">) {
 }
 
 const recordColumns: readonly Column<AuditRecord>[] = [
-  { title: columns.when, cell: ({ time }) => <When at={time} /> },
+  { title: columns.when, cell: ({ time }) => <When isExact at={time} /> },
   { title: columns.who, cell: ({ user, uid, address }) => <Text of={user || address || String(uid)} /> },
-  { title: columns.by, cell: ({ kind }) => says.kinds[kind] ?? kind },
+  { title: columns.by, kind: "word", cell: ({ kind }) => says.kinds[kind] ?? kind },
   {
     title: columns.what,
+    kind: "word",
     cell: ({ method }) => <Text of={method.replace(/^svc\.v1\./, "").replace("Service/", " ")} />,
   },
   { title: columns.target, cell: ({ target }) => <Text of={target} /> },
-  { title: columns.result, cell: ({ result, reason }) => <Text of={reason || result} /> },
+  { title: columns.result, kind: "word", cell: ({ result, reason }) => <Text of={reason || result} /> },
   { title: columns.times, kind: "figure", cell: ({ attempts }) => (attempts > 1 ? String(attempts) : "") },
-  { title: columns.via, cell: ({ protocol }) => <Text of={protocol} /> },
+  { title: columns.via, kind: "word", cell: ({ protocol }) => <Text of={protocol} /> },
 ];

@@ -9,6 +9,7 @@ import { Confirm } from "../../parts/confirm.tsx";
 import { Failure } from "../../parts/failure.tsx";
 import { TextField } from "../../parts/field.tsx";
 import { CancelWork, Work } from "../../parts/work.tsx";
+import { momentText } from "../../parts/when.tsx";
 import { plainText } from "../../plain-text.ts";
 import { pathTo } from "../../route.ts";
 import { saveFile } from "../../save-file.ts";
@@ -110,7 +111,7 @@ export function ArchiveActions({ client, node, of, identity, madeAt, onDone }: P
           onClose={close}
           onConfirm={async () => restore({ stopApp: stops })}
         >
-          <p>{says.restoreLoses(madeAt === undefined ? "" : timestampDate(madeAt).toLocaleString())}</p>
+          <p>{says.restoreLoses(madeAt === undefined ? "" : momentText(timestampDate(madeAt)))}</p>
           {stops && <p>{says.restoreStops}</p>}
         </Confirm>
       )}

@@ -87,7 +87,7 @@ export function ArchiveFiles({ client, node, of, identity, path }: ArchiveProps 
   return (
     <section aria-labelledby="archive-files">
       <h2 id="archive-files">{says.browse}</h2>
-      <nav class="parts" aria-label={says.path}>
+      <nav class="crumbs" aria-label={says.path}>
         <a href={linkTo("")}>{says.root}</a>
         {ancestorsOf(path).map((ancestor) => (
           <a key={ancestor} href={linkTo(ancestor)} aria-current={ancestor === path ? "page" : undefined}>

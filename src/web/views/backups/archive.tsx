@@ -1,3 +1,4 @@
+import { timestampDate } from "@bufbuild/protobuf/wkt";
 import { useSignal } from "@preact/signals";
 import type { BackupDetails } from "../../../../gen/svc/v1/backup_pb.ts";
 import { useLive } from "../../live.ts";
@@ -6,7 +7,7 @@ import { Failure } from "../../parts/failure.tsx";
 import { TextField } from "../../parts/field.tsx";
 import { Heading } from "../../parts/heading.tsx";
 import { Text } from "../../parts/text.tsx";
-import { When } from "../../parts/when.tsx";
+import { momentText, When } from "../../parts/when.tsx";
 import { plainText } from "../../plain-text.ts";
 import { pathTo } from "../../route.ts";
 import { texts } from "../../texts.ts";
@@ -27,12 +28,18 @@ export function ArchiveView({ client, node, of, path }: Omit<ArchiveProps, "iden
     [client, identity.value],
   );
   const props = { client, node, of, identity: identity.value };
+  const app = plainText(node.apps.value?.get(of.appId)?.name ?? of.appId);
+  const madeAt = value?.archive?.createdAt;
   return (
     <>
       <a class="back" href={pathTo("backups", of.appId)}>
-        {says.ofApp(plainText(of.appId))}
+        {says.ofApp(app)}
       </a>
-      <Heading title={plainText(of.name)} />
+      <Heading
+        title={
+          madeAt === undefined ? plainText(of.name) : says.archiveOf(app, momentText(timestampDate(madeAt)))
+        }
+      />
       <Failure says={failure} />
       {value === undefined && failure === "" && <p>{texts.loading}</p>}
       {(value?.archive?.encrypted === true || failure !== "") && (
@@ -76,6 +83,7 @@ function About({ details }: { details: BackupDetails }) {
       title={says.facts}
       facts={[
         [says.columns.made, archive && <When key="made" at={archive.createdAt} />],
+        [says.fileName, archive && <Text key="name" of={archive.name} />],
         [says.columns.storage, archive && <Text key="storage" of={archive.storage} />],
         [says.columns.size, archive && formatBytes(archive.sizeBytes)],
         [says.ofVersion, <Text key="version" of={version} />],

@@ -45,7 +45,7 @@ export function FilesView({ api, node, args }: ViewProps) {
   return (
     <>
       <Heading title={path === "/" ? texts.files.title : plainText(lastOf(path))} />
-      <nav class="parts" aria-label={says.path}>
+      <nav class="crumbs" aria-label={says.path}>
         <a href={pathTo("files")}>{says.root}</a>
         {args.map((name, at) => (
           <a

@@ -96,7 +96,7 @@ function Memory({ now }: { now: SystemMetrics }) {
   return (
     <section class="card" aria-labelledby="memory">
       <h2 id="memory">{says.memory}</h2>
-      <Meter label={says.used} share={percentOf(used, total)} says={share(used, total)} />
+      <Meter isRoom label={says.used} share={percentOf(used, total)} says={share(used, total)} />
       {swap > 0n && (
         <Meter
           label={says.swap}

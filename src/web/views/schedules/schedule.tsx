@@ -124,7 +124,9 @@ function Actions({
         >
           {isOn ? says.disable : says.enable}
         </button>
-        <a href={pathTo("schedules", String(owner), id, "edit")}>{says.edit}</a>
+        <a class="button" href={pathTo("schedules", String(owner), id, "edit")}>
+          {says.edit}
+        </a>
         <button type="button" class="danger" onClick={() => (isAsked.value = true)}>
           {says.remove}
         </button>

@@ -49,7 +49,9 @@ function List({ client, node }: ListProps) {
     <>
       <Heading title={texts.schedules.title} />
       <p>
-        <a href={pathTo("schedules", "new")}>{says.add}</a>
+        <a class="primary" href={pathTo("schedules", "new")}>
+          {says.add}
+        </a>
       </p>
       <Failure says={live.failure} />
       <Failure says={action.failure} />
@@ -69,7 +71,7 @@ function List({ client, node }: ListProps) {
               ),
             },
             { title: columns.does, cell: ({ action }) => <Does action={action} /> },
-            { title: columns.when, cell: ({ trigger }) => <Text of={trigger} /> },
+            { title: columns.when, kind: "word", cell: ({ trigger }) => <Text of={trigger} /> },
             { title: columns.next, cell: (schedule) => <NextRun schedule={schedule} /> },
             {
               title: columns.last,

@@ -71,7 +71,7 @@ function Day({ day, firings }: { day: Date; firings: readonly Firings[] }) {
     const isOpen = isCut && last < end;
     return within.length === 0 && !(isOpen && last < day.getTime()) ? [] : [{ schedule, within, isOpen }];
   });
-  const title = day.toLocaleDateString(undefined, { weekday: "long", day: "numeric", month: "short" });
+  const title = day.toLocaleDateString(undefined, { weekday: "short", day: "numeric", month: "short" });
   return (
     <li class="card">
       <h3>{title}</h3>
@@ -84,7 +84,7 @@ function Day({ day, firings }: { day: Date; firings: readonly Firings[] }) {
               <a href={pathTo("schedules", String(owner), id)}>
                 <Text of={id} />
               </a>{" "}
-              <span class="quiet">{timesText(within, isOpen)}</span>
+              <span class="quiet times">{timesText(within, isOpen)}</span>
             </li>
           ))}
       </ul>
