@@ -38,7 +38,7 @@ export function eventsOfChange({ before, now }: AppChange): NodeEvent[] {
   if (now === undefined) return events;
   if (now.state !== before?.state)
     events.push({ kind: kindOfState[now.state], state: now.state, message: now.reason, ...of });
-  else if (before !== undefined && (now.reason !== before.reason || now.tasks !== before.tasks))
+  else if (now.reason !== before.reason || now.tasks !== before.tasks)
     events.push({ kind: "app.detail", state: now.state, message: now.reason, ...of });
   const { health, healthReason: message } = now;
   if (health !== before?.health && (health === "healthy" || health === "unhealthy"))

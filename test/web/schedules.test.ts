@@ -115,9 +115,8 @@ browserTest(
       t.is(await trigger.inputValue(), text);
       await eventually(async () => {
         const foreseen = await schedules.previewSchedule({ trigger: text, timeZone, count: 10 });
-        const shown = await firings
-          .locator("time")
-          .evaluateAll((times) => times.map((time) => time.getAttribute("datetime")));
+        const times = `[...document.querySelectorAll("ol[aria-label='It would run'] time")]`;
+        const shown = await page.evaluate<string[]>(`${times}.map(({ dateTime }) => dateTime)`);
         assert.deepEqual(
           shown,
           foreseen.firings.map(({ unix }) => new Date(Number(unix) * 1000).toISOString()),

@@ -68,13 +68,9 @@ swarmTest(`an app's tasks are shown and scaled, and what becomes of them is told
       const now = (await apps.getApp({ id: "waits" })).tasks.map(
         ({ slot, state, node }) => `${slot}${node}${state}`,
       );
-      const shown = await tasks.locator("tbody tr").evaluateAll((rows) =>
-        rows.map((row) =>
-          [...row.children]
-            .slice(0, 3)
-            .map(({ textContent }) => textContent)
-            .join(""),
-        ),
+      const rows = `[...document.querySelectorAll("[aria-label='Tasks on the swarm'] tbody tr")]`;
+      const shown = await page.evaluate<string[]>(
+        `${rows}.map((row) => [...row.children].slice(0, 3).map(({ textContent }) => textContent).join(""))`,
       );
       assert.deepEqual(shown, now);
       assert.equal(now.filter((task) => task.endsWith("running")).length, 3);

@@ -75,21 +75,22 @@ const changed = "net::ERR_NETWORK_CHANGED";
  * nothing of it runs that could.
  */
 export async function visit(page: Page, address: string): Promise<void> {
-  let isBroken = false;
+  /** Addresses. */
+  const broken: string[] = [];
   const fail = (request: Request): void => {
     const isFirst = request.isNavigationRequest() || new URL(request.url()).pathname.startsWith("/web/boot-");
-    if (isFirst && request.failure()?.errorText === changed) isBroken = true;
+    if (isFirst && request.failure()?.errorText === changed) broken.push(request.url());
   };
   page.on("requestfailed", fail);
   try {
     await page.goto(address).catch((error: unknown) => {
       if (!String(error).includes(changed)) throw error;
-      isBroken = true;
+      broken.push(address);
     });
   } finally {
     page.off("requestfailed", fail);
   }
-  if (!isBroken) return;
+  if (broken.length === 0) return;
   console.log(`${changed}: the page is loaded once more`);
   await page.goto("about:blank");
   await page.goto(address);
