@@ -3,12 +3,21 @@
  * follows what the runtime sees.
  */
 import { setTimeout as wait } from "node:timers/promises";
+import type { AppOperationKind } from "../../gen/svc/v1/words.ts";
 import { mapBounded } from "../lib/map-bounded.ts";
 import type { RuntimeStatus } from "../runtimes/runtime.ts";
 import { patchApp, type AppPatch, type AppRecord } from "./app-record.ts";
 import type { AppsContext } from "./apps-context.ts";
 
 const adoptedAtOnce = 32;
+/** Phases of operations that stop or start an app, and of which none stops it first when it is brought to rest. */
+const cutPhases: Readonly<Partial<Record<AppOperationKind, readonly string[]>>> = {
+  start: ["start"],
+  restart: ["start"],
+  repull: ["start"],
+  backup: ["away"],
+  restore: ["swap", "done"],
+};
 /** How long a listing waits for adoption before it shows what was last known. */
 const listingGraceMs = 2_000;
 
@@ -55,8 +64,8 @@ export class Adoption implements Disposable {
   /** Whether it runs. */
   async #adopt(app: AppRecord): Promise<boolean> {
     const { runtimeOf, runnable, log } = this.#options;
-    const adopted = runtimeOf(app)
-      .adopt(runnable(app))
+    const adopted = this.#wasCut(app.id)
+      .then((wasCut) => runtimeOf(app).adopt(runnable(app), wasCut))
       .then(
         (found) => {
           this.#follow(app.id);
@@ -71,6 +80,15 @@ export class Adoption implements Disposable {
     const runs = await adopted;
     this.#pending.delete(app.id);
     return runs;
+  }
+
+  /** Whether a process has ended while it stopped or started the app. */
+  async #wasCut(id: string): Promise<boolean> {
+    const { registry, operations } = this.#options;
+    const operation = registry.operationOf(id);
+    if (operation === undefined || cutPhases[operation.kind]?.includes(operation.phase) !== true)
+      return false;
+    return !(await operations.isLive(operation));
   }
 
   /** Writes down what the runtime says, so that the next daemon and the other commands know it. */

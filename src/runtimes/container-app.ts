@@ -18,6 +18,8 @@ export interface ContainerAppOptions
   extends AppContainersOptions, Omit<SeenContainersOptions, "containers">, PublishOptions {
   /** An app that ends this soon after its start has failed to start. */
   settleMs: number;
+  /** Whether it may be several containers. */
+  hasParts: boolean;
   /** Finds out whether a container of the app may start again. @throws SvcError `denied` */
   checkAgain: (app: RunnableApp) => Promise<void>;
   /** Called when the status is another one. */
@@ -43,8 +45,10 @@ export class ContainerApp {
   #underway: RuntimeStatus | undefined;
   #probe: PortProbe | undefined;
   #engineError: SvcError | undefined;
-  /** What ended of it did not do so by itself: the engine was away. */
+  /** What ended of it did not do so by itself: the engine was away. It is to be started anew. */
   #isLost = false;
+  /** A start or a stop of it has come to no end: what runs may be half of it. */
+  #isHalf = false;
   #isFrozen = false;
   readonly #strays: StrayContainers;
   readonly #starting: StartingContainers;
@@ -87,12 +91,16 @@ export class ContainerApp {
       try {
         await this.#restarts.reset();
         this.#seen.beginRun();
+        // Of its rest the engine may have been told to end some, and still be at it.
+        if (this.#isHalf) await this.containers.endAll(graceMs);
         for (const container of await this.containers.all()) {
           const isOther = releaseOf(container) !== release;
           if (isOther && isUpState(container.state)) await this.containers.stop(container.id, graceMs);
         }
         this.#release = release;
+        this.#isHalf = this.#options.hasParts;
         await this.#starting.settle(app, launch, (made) => this.#refresh(made));
+        this.#isHalf = false;
       } catch (error) {
         if (error instanceof SvcError && error.reason === "start_failed") this.#isWanted = false;
         throw error;
@@ -110,7 +118,9 @@ export class ContainerApp {
     this.#isLost = false;
     await this.#during("STOPPING", async () => {
       await this.#restarts.reset();
+      this.#isHalf = this.#options.hasParts;
       await this.containers.endInTurn(app.manifest.stop.graceMs, depthOf);
+      this.#isHalf = false;
     });
   }
 
@@ -140,10 +150,14 @@ export class ContainerApp {
     }
   }
 
-  /** Finds out what runs of the app, and watches it from now on. What ended while nobody watched did not say why. */
-  async adopt(app: RunnableApp): Promise<"running" | "lost"> {
+  /**
+   * Finds out what runs of the app, and watches it from now on. What ended while nobody watched did not say why.
+   * @param wasCut an earlier daemon ended while it stopped or started it
+   */
+  async adopt(app: RunnableApp, wasCut = false): Promise<"running" | "lost"> {
     this.#app = app;
     this.#isWanted = true;
+    this.#isHalf ||= wasCut && this.#options.hasParts;
     try {
       return await this.#findOut();
     } catch (error) {
@@ -158,21 +172,21 @@ export class ContainerApp {
     const app = this.#app;
     const up = (await this.containers.all()).filter(({ state }) => isUpState(state));
     const found = up.findLast(({ labels }) => app === undefined || runsAsStarted(app, labels));
+    this.#isLost = found === undefined || this.#isHalf;
     if (found === undefined) {
-      this.#isLost = true;
       this.#publish();
       return "lost";
     }
     this.#release = releaseOf(found);
     await this.observe();
-    return "running";
+    return this.#isLost ? "lost" : "running";
   }
 
   /** It could not be started, as the engine was away: it is to be started anew when that is back. */
   awaitEngine(app: RunnableApp, error: SvcError): void {
     this.#app = app;
     this.#isWanted = true;
-    this.#isLost = !this.members.some(({ state }) => isUpState(state));
+    this.#isLost = this.#isHalf || !anyUp(this.members);
     if (this.#options.state.isAvailable) this.#publish();
     else this.engineLost(error);
   }
@@ -186,14 +200,14 @@ export class ContainerApp {
 
   /**
    * The engine is back. Where nothing of the app runs that is not over by itself, the engine's end was its own, and it is to
-   * be started anew.
+   * be started anew, as it is where half of it runs.
    */
   async engineBack(): Promise<void> {
     this.#engineError = undefined;
     if (this.#release !== undefined) {
       const members = this.containers.knownOf(this.#release) ?? [];
       const isOver = members.length > 0 && members.every((each) => this.#restarts.endOf(each) !== undefined);
-      this.#isLost = this.#isWanted && !isOver && !members.some(({ state }) => isUpState(state));
+      this.#isLost = this.#isWanted && (anyUp(members) ? this.#isHalf : !isOver);
     } else if (this.#isWanted) await this.#findOut();
     await this.observe();
   }
@@ -224,7 +238,7 @@ export class ContainerApp {
   async #observe(members: readonly ContainerRecord[]): Promise<void> {
     const isLatest = await this.#seen.take(members, this.#app, this.#isWanted);
     if (!isLatest) return;
-    if (members.some(({ state }) => isUpState(state))) this.#isLost = false;
+    if (anyUp(members) && !this.#isHalf) this.#isLost = false;
     this.#judgeEnds();
     this.#watchPort();
     this.#publish();
@@ -290,12 +304,16 @@ export class ContainerApp {
 
   #currentStatus(): RuntimeStatus {
     if (this.#underway !== undefined) return this.#underway;
-    const isConcerned = this.#isWanted || this.members.some(({ state }) => isUpState(state));
+    const isConcerned = this.#isWanted || anyUp(this.members);
     if (this.#engineError !== undefined && isConcerned) {
       return { ...stoppedStatus, state: "UNKNOWN", reason: this.#engineError.message };
     }
-    const lost = { ...stoppedStatus, reason: "it was ended with the container engine", isLost: true };
-    return this.#isLost ? lost : this.#seenStatus();
+    const isHalf = this.#isHalf && anyUp(this.members);
+    const reason = isHalf
+      ? "only some of it runs: its start or stop was cut short"
+      : "it was ended with the container engine";
+    if (this.#isLost) return { ...stoppedStatus, reason, isLost: true };
+    return isHalf ? { ...this.#seenStatus(), reason, isPartial: true } : this.#seenStatus();
   }
 
   #seenStatus(): RuntimeStatus {
@@ -306,4 +324,8 @@ export class ContainerApp {
   async #refresh(made: readonly string[]): Promise<ContainerRecord[]> {
     return this.containers.refreshOf(this.#release, [...this.members.map(({ id }) => id), ...made]);
   }
+}
+
+function anyUp(containers: readonly ContainerRecord[]): boolean {
+  return containers.some(({ state }) => isUpState(state));
 }

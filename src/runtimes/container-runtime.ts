@@ -31,7 +31,7 @@ import type { TerminalRequest } from "./terminal-request.ts";
 
 export interface ContainerRuntimeOptions extends Omit<
   ContainerAppOptions,
-  "lastLines" | "checkAgain" | "onChange"
+  "lastLines" | "checkAgain" | "onChange" | "hasParts"
 > {
   events: EngineEvents;
   networks: AppNetworks;
@@ -60,6 +60,8 @@ const words: ReadonlySet<string> = new Set(["1", "10", "12", "18", "19"]);
 /** Nothing is asked of the engine before the first app. Operations on one app come one at a time; the caller sees to that. */
 export abstract class ContainerRuntime extends FollowingRuntime<ContainerApp> implements AppRuntime {
   abstract readonly images: ImageRuntime;
+  /** Whether an app may be several containers. */
+  protected abstract readonly hasParts: boolean;
   readonly #options: ContainerRuntimeOptions;
   readonly #sampler: ContainerSampler;
   readonly #untouched = new Set<string>();
@@ -138,8 +140,8 @@ export abstract class ContainerRuntime extends FollowingRuntime<ContainerApp> im
     return this.appOf(id).thaw(containerIds);
   }
 
-  async adopt(app: RunnableApp): Promise<"running" | "lost"> {
-    return this.appOf(app.id).adopt(app);
+  async adopt(app: RunnableApp, wasCut?: boolean): Promise<"running" | "lost"> {
+    return this.appOf(app.id).adopt(app, wasCut);
   }
 
   /** Follows the engine from then on, so that it is known next time. */
@@ -206,6 +208,7 @@ export abstract class ContainerRuntime extends FollowingRuntime<ContainerApp> im
     if (known !== undefined) return known;
     const app = new ContainerApp(id, {
       ...this.#options,
+      hasParts: this.hasParts,
       lastLines: (container) => this.#lastLines(container),
       checkAgain: (app) => this.checkAgain(app),
       onChange: () => this.announce(id),

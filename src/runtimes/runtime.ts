@@ -308,8 +308,9 @@ export interface AppRuntime extends AsyncDisposable {
   /**
    * Takes over what an earlier daemon left running, or finds out how it ended. `running` also where that cannot be told
    * yet; `lost` when it did not end by itself, as in a reboot of the host.
+   * @param wasCut that daemon ended while it stopped or started the app: one that runs in parts is `lost` then, as some may be missing
    */
-  adopt(app: RunnableApp): Promise<"running" | "ended" | "lost">;
+  adopt(app: RunnableApp, wasCut?: boolean): Promise<"running" | "ended" | "lost">;
   /**
    * Ids of apps of which something runs, whoever started it; from memory. Absent where nothing but svc can start what the
    * runtime runs.

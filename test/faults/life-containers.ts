@@ -21,7 +21,7 @@ settings:
     port: { type: integer, minimum: 1, maximum: 65535, default: ${port}, env: PORT }
 `;
 
-const kinds = {
+const packages = {
   docker: (id: string, port: number, version: number) => ({
     "svc.yaml": `${head(id, port, version)}docker: { image: "${image}" }
 ports: [{ name: http, setting: port, container_port: 8080 }]
@@ -40,10 +40,14 @@ volumes: { media: {} }
   }),
 };
 
+export type ContainerKind = keyof typeof packages;
+export const containerKinds: readonly ContainerKind[] = ["docker", "compose"];
+
 /** `count` of each kind, of root's, running. */
 export async function installContainers(
   daemon: TestDaemon,
   engine: TestEngine,
+  kinds: readonly ContainerKind[],
   count: number,
 ): Promise<LivingApp[]> {
   await engine.images.build(image, {
@@ -56,13 +60,13 @@ export async function installContainers(
   });
   const client = daemon.client(AppService);
   const apps: LivingApp[] = [];
-  for (const kind of ["docker", "compose"] as const) {
+  for (const kind of kinds) {
     for (let index = 0; index < count; index++) {
       const [id, port] = [`${kind}-${index}`, await freePort()];
       const directory = join(daemon.dir, id);
       const release = async (version: number): Promise<void> => {
         await mkdir(directory, { recursive: true });
-        for (const [name, text] of Object.entries(kinds[kind](id, port, version))) {
+        for (const [name, text] of Object.entries(packages[kind](id, port, version))) {
           await writeFile(join(directory, name), text);
         }
       };

@@ -2,7 +2,8 @@
  * Lives with a daemon: apps of root and of users, and jobs, through ends of the daemon and of all at once, killed supervisors,
  * upgrades, stops and starts, in an order that a seed decides. At the end every app is in its wanted state, every file that was written is
  * there, and every job ran as often as was acknowledged. `node test/faults/life.ts --minutes 120 --seed 1 --containers 5`: with
- * containers, too, on an engine that ends, is killed and hangs. The short form is in life.test.ts.
+ * containers, too, on an engine that ends, is killed and hangs; `--kinds compose --acts "lose power,hang the engine"`: with these
+ * containers alone, and what befalls them. The short form is in life.test.ts.
  */
 import assert from "node:assert/strict";
 import { readdir, readFile } from "node:fs/promises";
@@ -17,7 +18,14 @@ import { startEngine } from "../support/docker.ts";
 import { eventually } from "../support/eventually.ts";
 import { addVersion, freePort, writePackage, writeRepository } from "../support/packages.ts";
 import { processesIn, signal } from "../support/processes.ts";
-import { engineFaults, expectContainers, installContainers } from "./life-containers.ts";
+import {
+  containerKinds,
+  engineFaults,
+  expectContainers,
+  installContainers,
+  type ContainerKind,
+} from "./life-containers.ts";
+import { evidenceOf } from "./life-evidence.ts";
 
 export interface LifeOptions {
   readonly seed: number;
@@ -29,6 +37,10 @@ export interface LifeOptions {
   readonly jobs: number;
   /** Of each kind of containers; with any there is an engine, and what befalls it. Default: none. */
   readonly containers?: number;
+  /** Of these kinds, and then nothing else lives. Default: of all, beside the others. */
+  readonly kinds?: readonly ContainerKind[];
+  /** Names of what happens. Default: all that may. */
+  readonly acts?: readonly string[];
   readonly log: (line: string) => void;
 }
 
@@ -100,8 +112,10 @@ export async function live(options: LifeOptions): Promise<string> {
     if (item === undefined) throw new Error("there is nothing to pick from");
     return item;
   };
-  const apps = await installApps(daemon, rootsApps, resources);
-  if (engine !== undefined) apps.push(...(await installContainers(daemon, engine, containers)));
+  const { kinds } = options;
+  const apps = kinds === undefined ? await installApps(daemon, rootsApps, resources) : [];
+  if (engine !== undefined)
+    apps.push(...(await installContainers(daemon, engine, kinds ?? containerKinds, containers)));
   const schedules = daemon.client(ScheduleService);
   const jobs = await addJobs(daemon, jobCount);
   const counts = new Map<string, number>();
@@ -170,14 +184,17 @@ export async function live(options: LifeOptions): Promise<string> {
     ...(engine && engineFaults(engine, random)),
   };
 
+  const { acts: names = Object.keys(acts) } = options;
   const endMs = performance.now() + ms;
   for (let done = 0; done < leastActs || performance.now() < endMs; done += 1) {
-    const name = pick(Object.keys(acts));
+    const name = pick(names);
     counts.set(name, (counts.get(name) ?? 0) + 1);
     log(name);
-    await acts[name]?.();
+    const act = acts[name];
+    if (act === undefined) throw new Error(`nothing is called "${name}": ${Object.keys(acts).join(", ")}`);
+    await act();
   }
-  await settle(apps);
+  await settle(apps, (app) => evidenceOf(app, daemon, engine));
   if (engine !== undefined) await eventually(() => expectContainers(engine, apps), settleMs);
   await checkFiles(apps);
   await checkJobs(daemon, jobs);
@@ -244,8 +261,12 @@ async function addJobs(daemon: TestDaemon, count: number): Promise<LivingJob[]> 
 }
 
 /** Every app is in its wanted state, and serves exactly then. */
-async function settle(apps: readonly LivingApp[]): Promise<void> {
-  for (const { id, client, isWanted, port } of apps) {
+async function settle(
+  apps: readonly LivingApp[],
+  evidence: (app: LivingApp) => Promise<string>,
+): Promise<void> {
+  for (const app of apps) {
+    const { id, client, isWanted, port } = app;
     await eventually(async () => {
       const { state, stateReason } = await client.getApp({ id });
       const wanted = isWanted ? "RUNNING" : "STOPPED";
@@ -254,10 +275,12 @@ async function settle(apps: readonly LivingApp[]): Promise<void> {
         () => false,
       );
       assert.deepEqual(
-        { id, state, why: state === wanted ? "" : stateReason, serves },
+        { id, state, why: state === wanted && serves === isWanted ? "" : stateReason, serves },
         { id, state: wanted, why: "", serves: isWanted },
       );
-    }, settleMs);
+    }, settleMs).catch(async (error: unknown) => {
+      throw new Error(`${String(error)}\n${await evidence(app)}`, { cause: error });
+    });
   }
 }
 
@@ -296,15 +319,22 @@ if (import.meta.main) {
       minutes: { type: "string", default: "1" },
       seed: { type: "string", default: "1" },
       containers: { type: "string", default: "0" },
+      kinds: { type: "string" },
+      acts: { type: "string" },
     },
   });
+  const { kinds, acts } = values;
   const did = await live({
     seed: Number(values.seed),
     ms: Number(values.minutes) * 60_000,
     rootsApps: 5,
     jobs: 50,
     containers: Number(values.containers),
-    log: (line) => console.log(line),
+    ...(kinds !== undefined && {
+      kinds: containerKinds.filter((kind) => kinds.split(",").includes(kind)),
+    }),
+    ...(acts !== undefined && { acts: acts.split(",") }),
+    log: (line) => console.log(new Date().toISOString(), line),
   });
   console.log(did);
 }

@@ -55,6 +55,7 @@ export interface ComposeRuntimeOptions extends ContainerRuntimeOptions {
 export class ComposeRuntime extends ContainerRuntime {
   readonly images: ImageRuntime;
   readonly volumes: EngineVolumes;
+  protected readonly hasParts = true;
   readonly #options: ComposeRuntimeOptions;
   readonly #images: AppImages;
   readonly #projects: ComposeProjects;

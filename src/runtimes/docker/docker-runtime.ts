@@ -23,6 +23,7 @@ const createTimeoutMs = 60_000;
 
 export class DockerRuntime extends ContainerRuntime {
   readonly images: ImageRuntime;
+  protected readonly hasParts = false;
   readonly #options: DockerRuntimeOptions;
   readonly #images: AppImages;
   readonly #configs: ContainerConfigs;

@@ -1,0 +1,123 @@
+/**
+ * What cuts the start of a compose app in half, one service there and another one not, does not leave it so: it is finished as soon
+ * as the engine is back, whoever had begun it (decisions 35).
+ */
+import assert from "node:assert/strict";
+import { join } from "node:path";
+import { setTimeout as wait } from "node:timers/promises";
+import type { Client } from "@connectrpc/connect";
+import { AppService } from "../../gen/svc/v1/app_pb.ts";
+import { composeTest, needsCompose } from "../runtimes/support/compose-test.ts";
+import { startDaemon, type TestDaemon } from "../support/daemon.ts";
+import { startEngine, type TestEngine } from "../support/docker.ts";
+import { eventually } from "../support/eventually.ts";
+import { writeFiles } from "../support/packages.ts";
+
+type Apps = Client<typeof AppService>;
+
+/** For a machine that does much else. */
+const settleMs = 90_000;
+
+const faults: Record<string, (engine: TestEngine, daemon: TestDaemon) => Promise<void>> = {
+  "hangs until it is given up": async (engine) => {
+    await engine.pause();
+    await wait(8_000);
+    engine.resume();
+  },
+  "is killed": async (engine) => {
+    await engine.kill();
+    await engine.start();
+  },
+  "is restarted": (engine) => engine.restart(),
+  "hangs while the daemon is killed": async (engine, daemon) => {
+    await engine.pause();
+    await daemon.kill();
+    engine.resume();
+    await daemon.restart();
+  },
+};
+
+/** Begins what is cut once the first service runs alone: after a stop the second one has ended well, so no policy starts it. */
+const beginners: Record<string, (apps: Apps, engine: TestEngine) => Promise<void>> = {
+  "a start by a person": async (apps) => {
+    await apps.stopApp({ id: "pair" });
+    void apps.startApp({ id: "pair" }).catch(() => undefined);
+  },
+  "the stop of a restart": async (apps) => {
+    void apps.restartApp({ id: "pair" }).catch(() => undefined);
+  },
+  "a start by svc itself": async (_apps, engine) => engine.restart(),
+};
+/** Each beginner and each fault once; the rest with SVC_LONG=1. */
+const short = [
+  ["a start by a person", "hangs until it is given up"],
+  ["a start by a person", "hangs while the daemon is killed"],
+  ["the stop of a restart", "hangs until it is given up"],
+  ["a start by svc itself", "is killed"],
+];
+
+/** The second one waits for the first, which takes its time: the start can be cut between them. */
+const files = {
+  "svc.yaml": `id: pair
+name: Pair
+version: "1.0.0"
+stop: { grace: 20s }
+compose: { file: compose.yaml }
+`,
+  "compose.yaml": `services:
+  first: { image: "svc/slow:1" }
+  second: { image: "svc/slow:1", depends_on: { first: { condition: service_healthy } } }
+`,
+};
+
+/** Names of the services that run. */
+async function running(engine: TestEngine): Promise<string[]> {
+  const listed = (await engine.request("GET", "/containers/json")).expect(200) as {
+    Labels: Record<string, string>;
+  }[];
+  return listed.map(({ Labels }) => Labels["com.docker.compose.service"] ?? "").sort();
+}
+
+const cases = Object.keys(beginners).flatMap((beginner) =>
+  Object.keys(faults).map((fault) => [beginner, fault] as const),
+);
+for (const [beginner, fault] of cases) {
+  if (
+    process.env["SVC_LONG"] === undefined &&
+    !short.some(([one, other]) => one === beginner && other === fault)
+  )
+    continue;
+  composeTest(
+    `an engine that ${fault} in the middle of ${beginner} leaves no half of an app${needsCompose}`,
+    async (t) => {
+      t.timeout(240_000);
+      await using engine = await startEngine();
+      await engine.images.build("svc/slow:1", {
+        // It comes up slowly and ends well, slowly, too.
+        cmd: [
+          ...["/bin/sh", "-c"],
+          "trap 'rm -f /up; sleep 2; exit 0' TERM; sleep 2 & wait; touch /up; while :; do sleep 3600 & wait; done",
+        ],
+        healthcheck: `--interval=500ms --retries=100 CMD ["/bin/test", "-e", "/up"]`,
+      });
+      await using daemon = await startDaemon({ config: engine.config });
+      const apps = daemon.client(AppService);
+      await writeFiles(join(daemon.dir, "pair"), files);
+      await apps.installApp({ spec: join(daemon.dir, "pair") });
+      await apps.startApp({ id: "pair" });
+      await beginners[beginner]!(apps, engine);
+      await eventually(async () => assert.deepEqual(await running(engine), ["first"]), settleMs, 50);
+
+      await faults[fault]!(engine, daemon);
+
+      await eventually(async () => {
+        const { state, stateReason } = await apps.getApp({ id: "pair" });
+        assert.deepEqual(
+          { state, stateReason, running: await running(engine) },
+          { state: "RUNNING", stateReason: "", running: ["first", "second"] },
+        );
+      }, settleMs);
+      t.pass();
+    },
+  );
+}

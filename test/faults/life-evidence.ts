@@ -1,0 +1,88 @@
+/** Everything that a failure at the end of a long life needs to explain itself: nobody can ask afterwards. */
+import { readdir, readFile } from "node:fs/promises";
+import { MonitorService } from "../../gen/svc/v1/monitor_pb.ts";
+import type { TestDaemon } from "../support/daemon.ts";
+import type { TestEngine } from "../support/docker.ts";
+import type { LivingApp } from "./life.ts";
+
+const lastLines = 80;
+/** What has most of an engine's log, and tells nothing. */
+const isNoise = (line: string): boolean => line.includes("level=debug");
+
+interface Listed {
+  readonly Id: string;
+}
+
+/** What svc, the engine and the kernel say of one app. What cannot be told is told as why. */
+export async function evidenceOf(
+  app: LivingApp,
+  daemon: TestDaemon,
+  engine: TestEngine | undefined,
+): Promise<string> {
+  const said: Record<string, () => Promise<unknown>> = {
+    "svc's view of the app": () => app.client.getApp({ id: app.id }),
+    "a request to its port": async () => {
+      const answer = await fetch(`http://127.0.0.1:${app.port}`, { signal: AbortSignal.timeout(5_000) });
+      return [answer.status, (await answer.text()).slice(0, 200)];
+    },
+    "who listens on its port": async () => {
+      const { ports } = await daemon.client(MonitorService).listListeningPorts({});
+      return ports.filter(({ port }) => port === app.port);
+    },
+    ...(engine && {
+      "its containers": () => ask(engine, "/containers/json?all=1", app.id),
+      "its containers, looked into": async () => {
+        const listed = await ask(engine, "/containers/json?all=1", app.id);
+        return Promise.all(
+          (listed as Listed[]).map(async ({ Id }) => {
+            const info = (await engine.request("GET", `/containers/${Id}/json`)).expect(200);
+            const { Name, State, NetworkSettings, HostConfig, Config } = info as Record<string, object>;
+            const { PortBindings, NetworkMode } = HostConfig as Record<string, unknown>;
+            return { Name, State, NetworkSettings, PortBindings, NetworkMode, Config };
+          }),
+        );
+      },
+      "its networks": () => ask(engine, "/networks", app.id),
+      "proxies of engines": () => commandsWith("docker-proxy"),
+      "the engine's last words": () => Promise.resolve(lastOf(engine.log(), () => true)),
+    }),
+    "svc's last words of it": () => Promise.resolve(lastOf(daemon.log(), (line) => line.includes(app.id))),
+    "svc's last words": () => Promise.resolve(lastOf(daemon.log(), () => true)),
+  };
+  const told = await Promise.all(
+    Object.entries(said).map(async ([what, find]) => {
+      const found = await find().catch((error: unknown) => `not to be told: ${String(error)}`);
+      const text = typeof found === "string" ? found : JSON.stringify(found, jsonValue, 1);
+      return `--- ${what}:\n${text}`;
+    }),
+  );
+  return told.join("\n");
+}
+
+/** What the engine has of an app. */
+async function ask(engine: TestEngine, path: string, id: string): Promise<unknown> {
+  const filters = encodeURIComponent(JSON.stringify({ label: [`svc.app=${id}`] }));
+  return (await engine.request("GET", `${path}${path.includes("?") ? "&" : "?"}filters=${filters}`)).expect(
+    200,
+  );
+}
+
+async function commandsWith(word: string): Promise<string[]> {
+  const pids = (await readdir("/proc")).filter((name) => /^\d+$/.test(name));
+  const commands = await Promise.all(
+    pids.map(async (pid) => {
+      const text = await readFile(`/proc/${pid}/cmdline`, "utf8").catch(() => "");
+      return `${pid} ${text.replaceAll("\0", " ")}`;
+    }),
+  );
+  return commands.filter((command) => command.includes(word));
+}
+
+function lastOf(log: string, isMeant: (line: string) => boolean): string {
+  const lines = log.split("\n").filter((line) => isMeant(line) && !isNoise(line));
+  return lines.slice(-lastLines).join("\n");
+}
+
+function jsonValue(_key: string, value: unknown): unknown {
+  return typeof value === "bigint" ? String(value) : value;
+}
