@@ -181,7 +181,11 @@ const cases: CommandCase[] = [
     stdout: /hello +- +2\.0 KiB +1 B +0 B +2\.0 KiB/,
     stderr: /40 B of 100 B used \(40\.0%\)/,
   },
-  { args: ["ports"], stdout: /8080 +tcp +hello +web/ },
+  {
+    args: ["ports"],
+    stdout:
+      /CONFLICT *\n8080 +tcp +hello +web +also of idle *\n8080 +tcp +idle +web +also of hello *\n9090 +tcp +slow +web +taken by process 12 \(node\) *\n8080 +udp +slow +dns *\n$/,
+  },
   { args: ["stats", "hello"], stdout: /hello +12\.3% +1\.0 KiB/ },
   { args: ["stats", "idle"], stdout: /^ID.*\n$/ },
   {

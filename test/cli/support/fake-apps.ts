@@ -128,7 +128,18 @@ export function fakeApps(apps: readonly App[], onLeft: () => void): Partial<Serv
       filesystem: { sizeBytes: 100n, usedBytes: 40n, availableBytes: 60n },
     }),
     getPortReport: () => ({
-      apps: [{ id: "hello", name: "Hello", ports: [{ name: "web", protocol: "tcp", port: 8080 }] }],
+      apps: [
+        { id: "hello", name: "Hello", ports: [{ name: "web", protocol: "tcp", port: 8080 }] },
+        { id: "idle", name: "Idle", ports: [{ name: "web", protocol: "tcp", port: 8080 }] },
+        {
+          id: "slow",
+          name: "Slow",
+          ports: [
+            { name: "web", protocol: "tcp", port: 9090, takenBy: "process 12 (node)" },
+            { name: "dns", protocol: "udp", port: 8080 },
+          ],
+        },
+      ],
     }),
     getAppStats: ({ ids }) => ({
       stats: apps
