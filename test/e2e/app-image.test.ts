@@ -89,7 +89,7 @@ dockerTest(
 );
 
 composeTest(
-  `a project whose services do not come up on their new images goes back to those before${needsCompose}`,
+  `a project leaves nothing of its images before, and goes back to them when its services do not come up on the new ones${needsCompose}`,
   async (t) => {
     const engine = engineNow();
     const registry = await engine.registry();
@@ -99,7 +99,7 @@ composeTest(
       await engine.images.push(tag);
       return id;
     };
-    const good = await push({ labels: { part: "1" } });
+    const first = await push({ labels: { part: "1" } });
     await using daemon = await startDaemon({ config: engine.config });
     const apps = daemon.client(AppService);
     const dir = join(daemon.dir, "package");
@@ -109,18 +109,27 @@ composeTest(
     });
     await apps.installApp({ spec: dir });
     await apps.startApp({ id: "parts" });
+    const labelled = async (path: string, label: string): Promise<{ ImageID: string; State: string }[]> => {
+      const filters = encodeURIComponent(JSON.stringify({ label: [label] }));
+      return (await engine.request("GET", `${path}filters=${filters}`)).expect(200) as [];
+    };
 
-    await push({ labels: { part: "2" }, cmd: ["/bin/sh", "-c", "exit 3"] });
+    const good = await push({ labels: { part: "2" } });
     // Whoever pushed is elsewhere: the engine here still has the old one under the name.
+    await engine.images.tag(first, tag);
+    t.like(await apps.repullApp({ id: "parts" }), { changed: true, restarted: true });
+    t.deepEqual(await labelled("/images/json?", "part=1"), []);
+    t.is((await labelled("/containers/json?all=1&", "svc.app=parts")).length, 2);
+
+    await push({ labels: { part: "3" }, cmd: ["/bin/sh", "-c", "exit 3"] });
     await engine.images.tag(good, tag);
     const failure = await errorOf(apps.repullApp({ id: "parts" }));
     t.like(failure, { reason: "start_failed" });
     t.regex(failure.message, /it runs on its images? before again/);
     t.is((await apps.getApp({ id: "parts" })).state, "RUNNING");
-    const filters = encodeURIComponent(JSON.stringify({ label: ["svc.app=parts"] }));
-    const all = (await engine.request("GET", `/containers/json?all=1&filters=${filters}`)).expect(200);
+    const all = await labelled("/containers/json?all=1&", "svc.app=parts");
     t.deepEqual(
-      (all as { ImageID: string; State: string }[]).map(({ ImageID, State }) => [ImageID, State]),
+      all.map(({ ImageID, State }) => [ImageID, State]),
       [
         [good, "running"],
         [good, "running"],
