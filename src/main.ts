@@ -80,23 +80,29 @@ async function runDaemon({ configFile, checkOnly, stop }: DaemonRun): Promise<vo
     await checkConfig({ file: configFile, environment });
     return;
   }
-  const [{ loadConfig }, { startDaemon }, { takeListenFds }, { bundledPages, sourcePages }, { isatty }] =
-    await Promise.all([
-      import("./daemon/config.ts"),
-      import("./daemon/daemon.ts"),
-      import("./daemon/listen-fds.ts"),
-      import("./daemon/page-files.ts"),
-      import("node:tty"),
-    ]);
-  const readConfig = (): Promise<Config> => loadConfig({ file: configFile, environment });
+  const [{ loadConfig }, { inspectStoreAhead }, { isatty }] = await Promise.all([
+    import("./daemon/config.ts"),
+    import("./daemon/store-ahead.ts"),
+    import("node:tty"),
+  ]);
   const hangUps = isatty(0) || stop.aborted ? () => undefined : hangUpsInstead();
+  const readConfig = (): Promise<Config> => loadConfig({ file: configFile, environment });
+  const config = await readConfig();
+  const files = await programs();
+  const storeAhead = await inspectStoreAhead(config, files);
+  const [{ startDaemon }, { takeListenFds }, { bundledPages, sourcePages }] = await Promise.all([
+    import("./daemon/daemon.ts"),
+    import("./daemon/listen-fds.ts"),
+    import("./daemon/page-files.ts"),
+  ]);
   await using daemon = await startDaemon({
-    config: await readConfig(),
+    config,
     reloadConfig: readConfig,
     version: packageJson.version,
-    programs: await programs(),
+    programs: files,
     selfUid: uid,
     pages: fromSources ? sourcePages() : bundledPages(),
+    storeAhead,
     listenFds: takeListenFds(process.env, process.pid),
   });
   hangUps(() => void daemon.reload());
@@ -209,6 +215,8 @@ function withErrorHandler<Stream extends NodeJS.WriteStream>(stream: Stream): St
 
 /** For what is long: the cache itself takes longer than to compile the first stage. */
 async function keepCompiled(): Promise<void> {
+  // That keeps it elsewhere.
+  if (process.argv[2] === "__compile") return;
   const dir = compileCacheDir(environment);
   if (dir === undefined) return;
   const { enableCompileCache } = await import("node:module");

@@ -1,4 +1,5 @@
 /** The installed applications: what handlers call. Everything here goes by who asks: another user's app is not found. */
+import { setImmediate as nextTurn } from "node:timers/promises";
 import type { App, ListAppsResponse } from "../../gen/svc/v1/app_pb.ts";
 import type { AppState, ExportAppRequestTo } from "../../gen/svc/v1/words.ts";
 import { exportApp } from "../export/export.ts";
@@ -95,7 +96,8 @@ export interface AppsOptions {
 
 /** How often operations of processes that ended are looked for. */
 const sweepIntervalMs = 5_000;
-const claimedAtOnce = 32;
+/** In one turn of the event loop: a thousand take longer than the first answers, which they are not to keep waiting. */
+const claimedAtOnce = 4;
 
 export class Apps implements AsyncDisposable {
   readonly #options: AppsOptions;
@@ -578,6 +580,7 @@ export class Apps implements AsyncDisposable {
   async #claimTrees(): Promise<void> {
     const { identities, paths, log } = this.#options;
     await mapBounded(this.#registry.all(), claimedAtOnce, async ({ id, runUid }) => {
+      await nextTurn();
       try {
         await (await identities.tree(paths.appDir(id), runUid)).claim();
       } catch (error) {

@@ -34,12 +34,27 @@ const entryPoints = {
   "backups/storages/s3-worker": "src/backups/storages/s3-worker.ts",
 };
 const mainFile = "svc.cjs";
-/** What answers the commands that are typed all day. */
-const firstStage: readonly string[] = [entryPoints.svc, "src/cli/quick.ts", "src/cli/complete.ts"];
 /** The main piece, as esbuild calls it. */
 const mainPiece = "svc.js";
-/** The first stage, what loads it, and its code as V8 has compiled it. */
-const [stageFile, packFile, codeFile] = ["first-stage.js", "pack.js", "first-stage.code"];
+/** Pieces that lie in one file, `NAME.js`, of which `NAME.code` is what V8 has made; `loader` loads them. */
+interface Pack {
+  readonly name: string;
+  readonly loader: string;
+  readonly entries: readonly string[];
+}
+/** What answers the commands that are typed all day. */
+const firstStage: Pack = {
+  ...{ name: "first-stage", loader: "pack.js" },
+  entries: [entryPoints.svc, "src/cli/quick.ts", "src/cli/complete.ts"],
+};
+/** What the daemon loads before it answers, and a command that does its work. */
+const wholeDaemon: Pack = {
+  ...{ name: "daemon", loader: "daemon-pack.js" },
+  entries: [
+    ...["src/daemon/config.ts", "src/daemon/daemon.ts", "src/daemon/listen-fds.ts"],
+    ...["src/daemon/page-files.ts", "src/daemon/store-ahead.ts", "src/cli/in-process.ts"],
+  ],
+};
 const kept = { write: false, metafile: true } as const;
 /** The oldest Node that runs svc: the major version. */
 const leastNode = Number.parseInt(packageJson.engines.node.replace(">=", ""), 10);
@@ -47,15 +62,27 @@ const leastNode = Number.parseInt(packageJson.engines.node.replace(">=", ""), 10
 const versionCheck =
   `if(parseInt(process.versions.node,10)<${leastNode}){` +
   `console.error("svc needs Node ${leastNode} or newer, and this is "+process.version);process.exit(1)}`;
-/** One for all who load it, and so one of each piece. */
-const packLoader = `"use strict";
-const fs=require("node:fs"),{Script}=require("node:vm"),filename=__dirname+"/${stageFile}",code=__dirname+"/${codeFile}";
-let cachedData;
+/** A pack is a module like others, so that Node's own cache of what is compiled helps where there is no code yet. */
+const packStart = "module.exports=";
+/** One for all who load a pack, and so one of each piece. */
+const packLoader = ({ name }: Pack): string => `"use strict";
+const fs=require("node:fs"),filename=__dirname+"/${name}.js",code=__dirname+"/${name}.code",compiles=process.argv[2]==="__compile";
+let cachedData,load;
 try{cachedData=fs.readFileSync(code)}catch{}
-const script=new Script(fs.readFileSync(filename,"latin1"),{filename,cachedData});
-module.exports=script.runInThisContext()(require,__dirname);
-if(process.argv[2]==="__compile")process.once("exit",()=>{fs.writeFileSync(code+".new",script.createCachedData());fs.renameSync(code+".new",code)});
+if(cachedData===undefined&&!compiles)load=require(filename);
+else{const{Script}=require("node:vm"),script=new Script(fs.readFileSync(filename,"latin1").slice(${packStart.length}),{filename,cachedData});
+load=script.runInThisContext();
+if(compiles)process.once("exit",()=>{fs.writeFileSync(code+".new",script.createCachedData());fs.renameSync(code+".new",code)})}
+module.exports=load(require,__dirname);
 `;
+/** A piece that is a file, too, is one module all the same, whoever loads it first. */
+const packBody =
+  "function __pack(name){let module=loaded[name];if(module===undefined){" +
+  'const file=files.has(name)?__dirname+"/"+name:undefined;' +
+  "if(file!==undefined&&require.cache[file]!==undefined)module=loaded[name]=require.cache[file];else{" +
+  "module=loaded[name]={exports:{},loaded:true,id:name,children:[]};" +
+  "if(file!==undefined)require.cache[file]=module;chunks[name](module.exports,module)}}return module.exports}" +
+  "return __pack";
 /** Programs that run as another user: each becomes one file, as loading the sixty of the helper takes longer than to start Node. */
 const programs = ["src/identity/helper.mjs", "src/runtimes/process/supervisor.mjs"];
 /** What is started as it is. */
@@ -89,6 +116,9 @@ const packages = [
   "node_modules/re2js/{package.json,LICENSE,build/index.cjs}",
   "node_modules/pend/{package.json,index.js,LICENSE}",
 ];
+
+/** What of Node the start of the daemon has no use for, and which takes its time to load: read at its first use. */
+const builtinsForLater = ["node:child_process", "node:https", "node:zlib"];
 
 /** What packages load for work that svc has none of: it is left out. */
 const unused: readonly (readonly [module: string, importer: string])[] = [
@@ -210,42 +240,57 @@ async function bundlePrograms(): Promise<void> {
 
 /**
  * Each file costs as much as the running of many lines, and compiling costs more than running: what the first stage loads lies
- * in one, beside which `svc __compile` keeps what V8 has made of it. V8 takes that if it is the same V8.
+ * in one, and what the daemon loads in another, beside which `svc __compile` keeps what V8 has made of them. V8 takes that if it
+ * is the same V8.
  */
 async function writePieces({ outputFiles, metafile }: BuildResult<typeof kept>): Promise<void> {
-  const packed = packedChunks(metafile.outputs);
-  const fromPack = (code: string): string =>
-    code.replaceAll(/require\("\.\/(?:chunks\/)?([^"/]+)"\)/g, (_call, name: string) =>
-      packed.has(name) ? `pack("${name}")` : `require("./${name}")`,
-    );
-  const definitions: string[] = [];
+  const packs = new Map<string, Pack>();
+  for (const pack of [firstStage, wholeDaemon]) {
+    for (const name of packedChunks(metafile.outputs, pack)) if (!packs.has(name)) packs.set(name, pack);
+  }
+  const entries = entryChunks(metafile.outputs, wholeDaemon);
+  const shared = neededAlone(metafile.outputs, packs, entries);
+  const fromPacks = (code: string, own: Pack): string =>
+    code.replaceAll(/require\("\.\/(?:chunks\/)?([^"/]+)"\)/g, (_call, name: string) => {
+      const pack = packs.get(name);
+      if (pack === own) return `__pack("${name}")`;
+      const isThere = pack === firstStage || (own === firstStage && entries.has(name));
+      return isThere && pack !== undefined
+        ? `require("./${pack.loader}")("${name}")`
+        : `require("./${name}")`;
+    });
+  const definitions = new Map<Pack, string[]>([firstStage, wholeDaemon].map((pack) => [pack, []]));
   for (const piece of outputFiles) {
     const name = basename(piece.path);
-    const isPacked = packed.has(name);
-    const { target, code } = await commonJs(piece, isPacked);
+    const pack = packs.get(name);
+    const { target, code } = await commonJs(piece, pack !== undefined);
     await mkdir(dirname(target), { recursive: true });
-    if (isPacked) definitions.push(`"${name}"(exports,module){${fromPack(code)}}`);
+    if (pack !== undefined)
+      definitions.get(pack)?.push(`"${name}"(exports,module){${fromPacks(code, pack)}}`);
     if (name === mainPiece) continue;
-    await writeFile(target, isPacked ? `module.exports=require("./${packFile}")("${name}");\n` : code);
+    if (pack === firstStage)
+      await writeFile(target, `module.exports=require("./${pack.loader}")("${name}");\n`);
+    else if (pack === undefined || shared.has(name)) await writeFile(target, code);
   }
   const chunks = join(freshDir, "chunks");
-  await writeFile(
-    join(chunks, stageFile),
-    `(function(require,__dirname){"use strict";const loaded={},chunks={${definitions.join(",\n")}};` +
-      "function pack(name){let module=loaded[name];if(module===undefined)" +
-      "chunks[name]((module=loaded[name]={exports:{}}).exports,module);return module.exports}" +
-      "return pack})",
-  );
-  await writeFile(join(chunks, packFile), packLoader);
+  for (const [pack, defined] of definitions) {
+    const files = pack === wholeDaemon ? [...shared] : [];
+    await writeFile(
+      join(chunks, `${pack.name}.js`),
+      `${packStart}(function(require,__dirname){"use strict";const files=new Set(${JSON.stringify(files)}),` +
+        `loaded={},chunks={${defined.join(",\n")}};${packBody}})`,
+    );
+    await writeFile(join(chunks, pack.loader), packLoader(pack));
+  }
   await writeFile(
     join(freshDir, mainFile),
-    `#!/usr/bin/env node\n"use strict";${versionCheck}\nrequire("./chunks/${packFile}")("${mainPiece}");\n`,
+    `#!/usr/bin/env node\n"use strict";${versionCheck}\nrequire("./chunks/${firstStage.loader}")("${mainPiece}");\n`,
     { mode: 0o755 },
   );
 }
 
-/** Names of the files that the first stage loads, with what they load at once. */
-function packedChunks(outputs: Metafile["outputs"]): ReadonlySet<string> {
+/** Names of the files that the entries of a pack load, with what they load at once. */
+function packedChunks(outputs: Metafile["outputs"], { entries }: Pack): ReadonlySet<string> {
   const names = new Set<string>();
   const add = (path: string): void => {
     for (const { path: imported, kind } of outputs[path]?.imports ?? []) {
@@ -255,9 +300,33 @@ function packedChunks(outputs: Metafile["outputs"]): ReadonlySet<string> {
     }
   };
   for (const [path, { entryPoint }] of Object.entries(outputs)) {
-    if (entryPoint === undefined || !firstStage.includes(entryPoint)) continue;
+    if (entryPoint === undefined || !entries.includes(entryPoint)) continue;
     names.add(basename(path));
     add(path);
+  }
+  return names;
+}
+
+/** Names of the files that are the entries themselves. */
+function entryChunks(outputs: Metafile["outputs"], { entries }: Pack): ReadonlySet<string> {
+  const found = Object.entries(outputs).filter(([, { entryPoint = "" }]) => entries.includes(entryPoint));
+  return new Set(found.map(([path]) => basename(path)));
+}
+
+/** Names of the daemon's pieces that others load as well: all of it would take them longer. */
+function neededAlone(
+  outputs: Metafile["outputs"],
+  packs: ReadonlyMap<string, Pack>,
+  entries: ReadonlySet<string>,
+): ReadonlySet<string> {
+  const names = new Set<string>();
+  for (const [path, { imports }] of Object.entries(outputs)) {
+    const by = packs.get(basename(path));
+    if (by === wholeDaemon) continue;
+    for (const name of imports.map((each) => basename(each.path))) {
+      const isThere = by === firstStage && entries.has(name);
+      if (packs.get(name) === wholeDaemon && !isThere) names.add(name);
+    }
   }
   return names;
 }
@@ -286,7 +355,11 @@ async function commonJs(
     minifySyntax: true,
     minifyWhitespace: true,
   });
-  return { target: path, code: prelude.join("") + code };
+  const later = new RegExp(`(import_node_\\w+=)require\\("(${builtinsForLater.join("|")})"\\)`, "g");
+  const lazy = code.replaceAll(later, '$1__later("$2")');
+  if (lazy !== code)
+    prelude.push("const __later=name=>new Proxy({},{get:(_module,key)=>require(name)[key]});");
+  return { target: path, code: prelude.join("") + lazy };
 }
 
 async function copy(from: string, to: string): Promise<void> {

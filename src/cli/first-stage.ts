@@ -40,8 +40,10 @@ export async function runFirstStage(host: CliHost, stage: FirstStage): Promise<n
   if (args.length === 1 && (first === "--version" || first === "-V"))
     return print(host, stage, `${host.version}\n`);
   if (args.length === 1 && first === "__compile") {
-    const { rehearse } = await import("./rehearsal.ts");
+    const { rehearse, rehearseDaemon } = await import("./rehearsal.ts");
     await rehearse(host, (rehearsed) => runFirstStage(rehearsed, { ...stage, writePlain: undefined }));
+    // Where none can run it is compiled as far as it came.
+    await rehearseDaemon(stage.runDaemon).catch(() => undefined);
     return exitCodes.ok;
   }
   if (args.length === 2 && first === "completion" && second !== undefined) {

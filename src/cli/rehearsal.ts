@@ -1,14 +1,17 @@
 /**
- * `svc __compile`: what the first stage is for, against a daemon that says the same to everybody. V8 has compiled it all
- * afterwards, and the bundle keeps that beside itself (`build/bundle.ts`).
+ * `svc __compile`: what the first stage is for, against a daemon that says the same to everybody, and the start of a daemon that
+ * has nothing to do. V8 has compiled it all afterwards, and the bundle keeps that beside itself (`build/bundle.ts`).
  */
 import { once } from "node:events";
-import { mkdtempSync, rmSync } from "node:fs";
-import { createServer } from "node:http";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { createServer, get } from "node:http";
+import type { IncomingMessage } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Writable } from "node:stream";
+import { setTimeout as sleep } from "node:timers/promises";
 import type { CliHost, OutputStream } from "./host.ts";
+import type { RunDaemon } from "./run-command.ts";
 
 const lines = [
   ["ls"],
@@ -54,6 +57,48 @@ export async function rehearse(host: CliHost, runLine: (host: CliHost) => Promis
   } finally {
     server.close();
     rmSync(dir, { recursive: true, force: true });
+  }
+}
+
+/** What a daemon is asked first. */
+const firstQuestions = ["/v1/status", "/v1/apps", "/v1/schedules", "/v1/status"];
+const daemonTimeoutMs = 30_000;
+const pollMs = 20;
+
+/** Of the host it knows nothing but the directory that is made for it. */
+export async function rehearseDaemon(runDaemon: RunDaemon): Promise<void> {
+  const dir = mkdtempSync(join(tmpdir(), "svc-compile-"));
+  const configFile = join(dir, "svc.toml");
+  const socketPath = join(dir, "svc.sock");
+  writeFileSync(
+    configFile,
+    `[api]\nlisten = "127.0.0.1:0"\nsocket = ${JSON.stringify(socketPath)}\n[store]\ndir = ${JSON.stringify(join(dir, "store"))}\n` +
+      `[docker]\nsocket = ${JSON.stringify(join(dir, "docker.sock"))}\n[apps]\ncheck_updates = false\n[log]\nlevel = "silent"\n`,
+  );
+  const end = new AbortController();
+  const ended = runDaemon({ configFile, checkOnly: false, stop: end.signal }).finally(() => end.abort());
+  try {
+    const deadline = AbortSignal.any([AbortSignal.timeout(daemonTimeoutMs), end.signal]);
+    for (const path of firstQuestions) {
+      while (!(await isAnswered(socketPath, path, deadline)))
+        await sleep(pollMs, undefined, { signal: deadline });
+    }
+  } finally {
+    end.abort();
+    await ended;
+    rmSync(dir, { recursive: true, force: true });
+  }
+}
+
+async function isAnswered(socketPath: string, path: string, signal: AbortSignal): Promise<boolean> {
+  try {
+    const request = get({ socketPath, path, agent: false, signal });
+    const [response] = (await once(request, "response")) as [IncomingMessage];
+    response.resume();
+    await once(response, "end");
+    return true;
+  } catch {
+    return false;
   }
 }
 

@@ -60,7 +60,7 @@ import { Scheduler } from "../scheduler/scheduler.ts";
 import { Schedules } from "../scheduler/schedules.ts";
 import { Zones } from "../scheduler/trigger/zone.ts";
 import { currentExecutor } from "../store/executors.ts";
-import { openStore } from "../store/store.ts";
+import { openStore, type InspectionAhead } from "../store/store.ts";
 import { storeIdOf } from "../store/store-id.ts";
 import { Consoles } from "../console/consoles.ts";
 import { ConsoleTokens } from "../tokens/console-tokens.ts";
@@ -88,6 +88,8 @@ export interface ContextOptions {
   peerUid: PeerUid;
   /** Default: the host's. */
   clock?: Clock;
+  /** What `inspectAhead` has begun of the store. */
+  storeAhead?: InspectionAhead | undefined;
   /** Ends all running calls. */
   shutdownSignal: AbortSignal;
   /** Where a browser on this machine finds the page. Default: nowhere. */
@@ -142,6 +144,7 @@ export async function createContext(options: ContextOptions): Promise<DaemonCont
       clock: { now },
       log,
       workerUrl: programs.storeWorker,
+      ahead: options.storeAhead,
       onWrite: (durationMs, isKept) => metrics.observeStoreWrite(durationMs, isKept),
     }),
   );

@@ -1,5 +1,4 @@
 /** The daemon: every service behind two doors, from start to a graceful stop. */
-import { isIPv6 } from "node:net";
 import { SvcError } from "../errors.ts";
 import type { Clock } from "../lib/clock.ts";
 import type { ListeningAddresses } from "../transport/doors.ts";
@@ -11,6 +10,7 @@ import { createContext } from "./context.ts";
 import { exposureWarning } from "./exposure.ts";
 import { createLog } from "./log.ts";
 import { createMemoryRelease } from "./memory-release.ts";
+import type { InspectionAhead } from "../store/store.ts";
 import type { Programs } from "./programs.ts";
 
 export interface DaemonOptions {
@@ -22,6 +22,8 @@ export interface DaemonOptions {
   selfUid: number;
   /** What anybody may read. */
   pages: PageFiles;
+  /** What `inspectAhead` has begun of the store. */
+  storeAhead?: InspectionAhead | undefined;
   /** Sockets that are bound for it already. */
   listenFds?: readonly number[];
   /** Default: the host's. */
@@ -39,7 +41,7 @@ export interface Daemon extends AsyncDisposable {
  * @throws SvcError `unavailable` when the TCP address cannot be bound, and what opening the store throws.
  */
 export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
-  const { config, reloadConfig, version, programs, selfUid, pages, listenFds, clock } = options;
+  const { config, reloadConfig, version, programs, selfUid, pages, storeAhead, listenFds, clock } = options;
   await using resources = new AsyncDisposableStack();
   const log = createLog(config.log.level);
   const shutdown = new AbortController();
@@ -53,6 +55,7 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
       programs,
       selfUid,
       log,
+      storeAhead,
       pageAddress: () => page.address,
       peerUid: (socket) => readPeerCredentials(socket).uid,
       ...(clock !== undefined && { clock }),
@@ -124,5 +127,5 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
 function localAddress({ host, port }: { host: string; port: number }): string {
   if (host === "0.0.0.0") return `http://127.0.0.1:${port}/`;
   const name = host === "::" ? "::1" : host;
-  return isIPv6(name) ? `http://[${name}]:${port}/` : `http://${name}:${port}/`;
+  return name.includes(":") ? `http://[${name}]:${port}/` : `http://${name}:${port}/`;
 }

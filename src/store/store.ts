@@ -42,6 +42,8 @@ export interface StoreOptions {
   onWrite?: (durationMs: number, isKept: boolean) => void;
   /** The steps of the schema; other than the released ones in tests only. */
   migrations?: readonly string[];
+  /** What {@link inspectAhead} has begun. */
+  ahead?: InspectionAhead | undefined;
 }
 
 export interface WriteOptions {
@@ -92,6 +94,29 @@ const batchLimit = 256;
 /** Time for the daemon to come up before the first housekeeping. */
 const firstHousekeepingMs = 10_000;
 
+/** Of a database that a thread reads already. */
+export interface InspectionAhead {
+  /** Undefined: nothing came of it. Never rejects. */
+  readonly isSound: Promise<boolean | undefined>;
+}
+
+/**
+ * Begins to read a large database, so that it is done with when the rest of the daemon has loaded. What is wrong shows when the
+ * store is opened.
+ * @param workerUrl as in {@link StoreOptions}
+ */
+export async function inspectAhead(dir: string, workerUrl: URL): Promise<InspectionAhead | undefined> {
+  const files = storeFiles(dir);
+  try {
+    await secureStoreFiles(files);
+    if ((await lstat(files.database)).size <= inlineInspectionBytes) return undefined;
+  } catch {
+    return undefined;
+  }
+  const maintenance = new Maintenance(workerUrl, dir, releasedMigrations, maintenanceTimeoutMs);
+  return { isSound: isSound(maintenance).catch(() => undefined) };
+}
+
 /**
  * Opens the store, making, restoring or migrating it as need be; see prepare.ts.
  *
@@ -107,7 +132,7 @@ export async function openStore(options: StoreOptions): Promise<Store> {
   try {
     await lock.share();
     let restoration: Restoration | undefined;
-    if (!(await isReady(files, migrations.length, maintenance))) {
+    if (!(await isReady(files, migrations.length, maintenance, options.ahead))) {
       await lock.exclude();
       const reply = await maintenance.run({ kind: "prepare", nowMs: clock.now() });
       if (reply.kind === "prepared") restoration = reply.restoration;
@@ -150,10 +175,19 @@ function unwritable(dir: string, error: unknown): unknown {
 }
 
 /** Whether the database is sound and of today's schema. */
-async function isReady(files: StoreFiles, version: number, maintenance: Maintenance): Promise<boolean> {
+async function isReady(
+  files: StoreFiles,
+  version: number,
+  maintenance: Maintenance,
+  ahead: StoreOptions["ahead"],
+): Promise<boolean> {
   const found = withReserve(files, () => inspectDatabase(files.database, version, inlineInspectionBytes));
   if (found.condition !== "sound" || found.version !== version) return false;
   if ((await lstat(files.database)).size <= inlineInspectionBytes) return true;
+  return (await ahead?.isSound) ?? (await isSound(maintenance));
+}
+
+async function isSound(maintenance: Maintenance): Promise<boolean> {
   const reply = await maintenance.run({ kind: "inspect" });
   return reply.kind === "inspected" && !reply.corrupt;
 }

@@ -1,7 +1,6 @@
 /** What comes through the daemon's doors: HTTP/1.1 and cleartext HTTP/2 on each, one pipeline behind (S 1.2). */
 import { randomUUID } from "node:crypto";
 import type { IncomingMessage, Server as HttpServer } from "node:http";
-import { isIPv6 } from "node:net";
 import type { Duplex } from "node:stream";
 import { setTimeout as sleep } from "node:timers/promises";
 import { routes as contractRoutes } from "../../gen/svc/v1/routes.ts";
@@ -308,7 +307,8 @@ class TwoDoors implements Listeners {
 /** How requests name the address that is listened on; "all addresses" is no name (browsers take it for this machine). */
 function hostNames(address: string): string[] {
   if (address === "0.0.0.0" || address === "::") return [];
-  return [isIPv6(address) ? `[${address}]` : address];
+  // An address is all it can be; to look closer takes Node some milliseconds for its first time.
+  return [address.includes(":") ? `[${address}]` : address];
 }
 
 /** Whether `work` ends in time. */

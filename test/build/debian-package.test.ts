@@ -99,8 +99,10 @@ async function packNext(deb: string, tree: string): Promise<string> {
       t.is(await property("UnitFileState", unit), "disabled", unit);
     }
     t.is(await machine.run("svc", "--version"), `${version}\n`);
-    const compiled = "/usr/lib/svc/current/chunks/first-stage.code";
-    t.true(existsSync(machine.path(compiled)), "compiled for the Node that is here");
+    for (const pack of ["first-stage", "daemon"]) {
+      const compiled = `/usr/lib/svc/current/chunks/${pack}.code`;
+      t.true(existsSync(machine.path(compiled)), `${pack}: compiled for the Node that is here`);
+    }
     t.regex(await machine.run("man", "-P", "cat", "svc"), /svc app start ID/);
     t.regex(await machine.run("man", "-P", "cat", "svc.yaml"), /health\.http\.path/);
 

@@ -44,9 +44,12 @@ test("the bundle is a whole daemon and command line", async (t) => {
     for (let above = dir; above !== dirname(above); above = dirname(above)) {
       await t.throwsAsync(access(join(above, "node_modules")), { code: "ENOENT" }, above);
     }
-    const stage = join(dir, "dist/chunks/first-stage");
-    const [source, cachedData] = [await readFile(`${stage}.js`, "latin1"), await readFile(`${stage}.code`)];
-    t.false(new Script(source, { cachedData }).cachedDataRejected, "what V8 has compiled is of this V8");
+    for (const name of ["first-stage", "daemon"]) {
+      const pack = join(dir, "dist/chunks", name);
+      const source = (await readFile(`${pack}.js`, "latin1")).replace(/^module\.exports=/, "");
+      const cachedData = await readFile(`${pack}.code`);
+      t.false(new Script(source, { cachedData }).cachedDataRejected, `${name}: compiled by this V8`);
+    }
     const socket = join(dir, "svc.sock");
     const config = join(dir, "svc.toml");
     await writeFile(

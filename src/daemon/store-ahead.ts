@@ -1,0 +1,9 @@
+/** The check of the store's database goes on in its thread while the rest of the daemon loads: both take as long as Node's own start. */
+import { inspectAhead, type InspectionAhead } from "../store/store.ts";
+import type { Config } from "./config.ts";
+import type { Programs } from "./programs.ts";
+
+/** As `inspectAhead`. */
+export function inspectStoreAhead(config: Config, programs: Programs): Promise<InspectionAhead | undefined> {
+  return inspectAhead(config.store.dir, programs.storeWorker);
+}
