@@ -46,7 +46,7 @@ import { awaitUp } from "./coming-up.ts";
 import type { FoundUpdates } from "./found-updates.ts";
 import { FreePorts } from "./free-ports.ts";
 import { Installer, type InstallRequest } from "./install.ts";
-import { InstallTurns, type InstallBounds } from "./install-turns.ts";
+import { InstallTurns, type InstallLimits } from "./install-turns.ts";
 import { DiskReports } from "./disk-reports.ts";
 import { followApp } from "./log-follower.ts";
 import { Lifecycle } from "./lifecycle.ts";
@@ -81,7 +81,7 @@ export interface AppsOptions {
   buildEnv: Readonly<Record<string, string>>;
   /** The uid that an owner's apps belong to and run as. */
   runUidOf: (ownerUid: number) => Promise<number>;
-  limits: InstallBounds & { maxAppsPerUser: number };
+  limits: InstallLimits & { maxAppsPerUser: number };
   /** Where ports of regular users' containers are published that name no address. */
   usersAddress: string;
   backups: AppBackupStates;

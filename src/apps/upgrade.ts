@@ -24,7 +24,7 @@ import type { AppsContext } from "./apps-context.ts";
 export interface UpgradeRequest extends Consent {
   /** The tag to go to; empty for the newest tag, or the head of the tracked branch. */
   version: string;
-  /** Stops an app that runs, and starts it again whatever becomes of the upgrade. */
+  /** Stops an app that runs and cannot be replaced bit by bit, and starts it again whatever becomes of the upgrade. */
   stopApp: boolean;
   /** What comes before anything changes; when it throws, nothing does. */
   before?: () => Promise<unknown>;
@@ -68,7 +68,7 @@ export class Upgrader {
    */
   async upgrade(app: AppRecord, request: UpgradeRequest, work: WorkOptions): Promise<UpgradeResult> {
     const { operations } = this.#options;
-    this.#requireStopped(app, request);
+    await this.#requireReady(app, request);
     await request.before?.();
     const operation = await operations.begin({
       appId: app.id,
@@ -94,7 +94,7 @@ export class Upgrader {
     const app = registry.get(operation.appId);
     if (app === undefined) throw new Error(`the upgrade holds no app "${operation.appId}"`);
     // Somebody may have started it between the first look and the lock.
-    this.#requireStopped(app, request);
+    await this.#requireReady(app, request);
     await using resolved = await packages.resolveUpgrade(app, request.version, { uid: app.ownerUid }, work);
     if (isSameRelease(app, resolved)) {
       resolved.keep();
@@ -109,10 +109,11 @@ export class Upgrader {
     await operations.enter(operation, "prepare" satisfies UpgradePhase);
     const isBuilt = await this.#prepare(app, resolved, work);
     operation.detail.restart = restarted;
-    operation.detail.rolls = restarted && canProve(app) && (await this.#canRoll(app, resolved));
+    operation.detail.rolls = restarted && (await this.#canRoll(app, resolved));
+    if (restarted && !operation.detail.rolls) requireStop(app, resolved, request);
     await operations.enter(operation, "switch" satisfies UpgradePhase);
     if (!operation.detail.rolls) await runtimeOf(app).stop(runnable(app));
-    await this.#switch(app, resolved, { ...operation.detail, isBuilt }, work);
+    await this.#switch(app, resolved, { ...operation.detail, ...request, isBuilt }, work);
     // The new version is the app's from this write on; a client that goes away changes nothing any more.
     work.signal?.throwIfAborted();
     await operations.enter(operation, "done" satisfies UpgradePhase, [
@@ -197,8 +198,13 @@ export class Upgrader {
 
   /** Without an end of it, where there is nothing that both versions could want at a time. */
   async #canRoll(app: AppRecord, { manifest }: ResolvedPackage): Promise<boolean> {
+    return manifest.migrate === undefined && (await this.#mayRoll(app));
+  }
+
+  /** As far as the version says that it is at. */
+  async #mayRoll(app: AppRecord): Promise<boolean> {
     const { runtimeOf, runnable } = this.#options;
-    return manifest.migrate === undefined && (await runtimeOf(app).canRoll?.(runnable(app))) === true;
+    return canProve(app) && (await runtimeOf(app).canRoll?.(runnable(app))) === true;
   }
 
   /** Has all that runs be the old version again. */
@@ -253,10 +259,11 @@ export class Upgrader {
   async #switch(
     app: AppRecord,
     resolved: ResolvedPackage,
-    { isBuilt, restart: staysUp = false, rolls = false }: Operation["detail"] & { isBuilt: boolean },
+    how: Operation["detail"] & Pick<UpgradeRequest, "stopApp"> & { isBuilt: boolean },
     work: WorkOptions,
   ): Promise<void> {
     const { identities, runtimeOf, runnable } = this.#options;
+    const { isBuilt, restart: staysUp = false, rolls = false } = how;
     const { manifest } = resolved;
     const next = this.#next(app, resolved);
     const keepsData = canProve(app) || manifest.migrate !== undefined;
@@ -275,7 +282,10 @@ export class Upgrader {
       await runtimeOf(app).roll?.(next);
       return;
     }
-    if (rolls) await runtimeOf(app).stop(runnable(app));
+    if (rolls) {
+      requireStop(app, resolved, how);
+      await runtimeOf(app).stop(runnable(app));
+    }
     await this.#prove(runtimeOf(app), next, work);
     // What is going to be started anyway goes on.
     if (!staysUp) await runtimeOf(app).stop(next);
@@ -305,9 +315,11 @@ export class Upgrader {
     await tree.rename(appTree.repo, appTree.previousRepo);
   }
 
-  #requireStopped(app: AppRecord, { stopApp }: UpgradeRequest): void {
+  /** @throws SvcError `app_running` for an app that would have to be stopped, which nobody asked for */
+  async #requireReady(app: AppRecord, { stopApp }: UpgradeRequest): Promise<void> {
     const state = this.#options.runtimeOf(app).status(app.id)?.state ?? "STOPPED";
-    if (state === "STOPPED" || state === "FAILED" || state === "CRASHED" || (stopApp && isUp(state))) return;
+    if (state === "STOPPED" || state === "FAILED" || state === "CRASHED") return;
+    if (isUp(state) && (stopApp || (await this.#mayRoll(app)))) return;
     throw new SvcError("app_running", `app "${app.id}" is running; stop it before upgrading it`);
   }
 
@@ -324,6 +336,17 @@ export class Upgrader {
         `it cannot replace an app on the ${app.runtime} runtime`,
     );
   }
+}
+
+/** @throws SvcError `app_running` when nobody asked for that: what runs cannot be replaced bit by bit by this version */
+function requireStop(
+  { id }: AppRecord,
+  { version }: ResolvedPackage,
+  { stopApp }: Pick<UpgradeRequest, "stopApp">,
+): void {
+  if (stopApp) return;
+  const message = `app "${id}" is running, and ${version} cannot run beside what it is now; stop it before upgrading it`;
+  throw new SvcError("app_running", message);
 }
 
 /** What was never up as it is set, or not the last time, proves nothing about a version. */

@@ -1,8 +1,8 @@
 /** Makes the backups that policies want, a few at a time: the scheduler's pass of every minute (S 1.4.2). */
 import type { AppRecord } from "../apps/app-record.ts";
 import type { AppCaller } from "../apps/app-registry.ts";
-import { InstallTurns } from "../apps/install-turns.ts";
 import { SvcError } from "../errors.ts";
+import { UserPlaces } from "../lib/user-places.ts";
 import type { BackupFailure, BackupPass } from "../scheduler/clock/backup-pass.ts";
 import { isDue, viewMinute } from "../scheduler/trigger/matcher.ts";
 import type { Zones } from "../scheduler/trigger/zone.ts";
@@ -12,13 +12,8 @@ import type { BackupStates } from "./backup-states.ts";
  * More would only take the disk and the processors from each other. A user's dump may take a day: it keeps nobody else from theirs,
  * and root's have places of their own.
  */
-const bounds = {
-  maxInstallsPerUser: 1,
-  maxInstalls: 2,
-  maxRootInstalls: 2,
-  // There is one of each app.
-  maxWaitingInstallsPerUser: Number.POSITIVE_INFINITY,
-};
+const bounds = { root: 2, users: 2, perUser: 1 };
+const rootUid = 0;
 const minutesPerHour = 60;
 
 export interface PolicyPassOptions {
@@ -37,7 +32,7 @@ export class PolicyPass implements BackupPass {
   readonly #options: PolicyPassOptions;
   /** Apps whose backup goes on or waits: one that takes long is not begun again. */
   readonly #pending = new Set<string>();
-  readonly #turns = new InstallTurns(bounds);
+  readonly #places = new UserPlaces("backups", (uid) => uid === rootUid, bounds);
 
   constructor(options: PolicyPassOptions) {
     this.#options = options;
@@ -60,7 +55,8 @@ export class PolicyPass implements BackupPass {
   async #backUp(app: AppRecord, signal: AbortSignal): Promise<BackupFailure[]> {
     this.#pending.add(app.id);
     try {
-      using _turn = await this.#turns.take(this.#options.callerOf(app), { signal });
+      const { root, uid } = this.#options.callerOf(app);
+      using _place = await this.#places.wait(root ? rootUid : uid, signal);
       signal.throwIfAborted();
       await this.#options.make(app, signal);
       return [];

@@ -80,11 +80,12 @@ const advice: Readonly<Record<string, Advice>> = {
   start_failed: { words: "; see what it printed with: ", command: "svc app logs", takesApp: true },
   root_required: { words: "; run it with ", command: "sudo" },
   "not_found app": { words: "; see what is installed with: ", command: "svc ls" },
-  "not_found schedule": { words: "; see what there is with: ", command: "svc schedule ls" },
+  "not_found schedule": { words: "; see the jobs with: ", command: "svc schedule list" },
   "not_found source": { words: "; see what there is with: ", command: "svc source ls" },
   "not_found storage": { words: "; see what there is with: ", command: "svc backup storage ls" },
   "not_found node": { words: "; see what there is with: ", command: "svc node list" },
-  "not_found container": { words: "; see what there is with: ", command: "svc docker ps" },
+  "not_found container": { words: "; see them with: ", command: "svc docker ps --all" },
+  "not_found compose project": { words: "; see them with: ", command: "svc docker ps --all" },
 };
 
 /** @returns the end of the error's sentence; empty when nothing is known that it does not say already */

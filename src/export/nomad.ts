@@ -24,7 +24,7 @@ export function toNomad(workload: Workload): ExportedApp {
       Networks: [
         {
           Mode: workload.runtime.network === "host" ? "host" : "bridge",
-          ReservedPorts: ports.map((port) => ({
+          ReservedPorts: reserved(ports).map((port) => ({
             Label: label(port.name),
             Value: port.port,
             To: port.inside,
@@ -48,6 +48,14 @@ export function toNomad(workload: Workload): ExportedApp {
     files: [{ name: `${name}.nomad.json`, content: `${JSON.stringify(job, undefined, 2)}\n` }],
     notes: [
       ...addressNotes(workload, "at the addresses of its node"),
+      ...ports
+        .filter(({ port, inside }) =>
+          reserved(ports).some((each) => each.port === port && each.inside !== inside),
+        )
+        .map(
+          ({ port, inside, protocol }) =>
+            `its port ${port} leads to ${inside} for ${protocol} here alone: there one port is both tcp and udp`,
+        ),
       ...volumes.map(
         (volume) => `declare the host volume "${name}-${volume.name}" on the clients that may run it`,
       ),
@@ -76,7 +84,7 @@ function taskOf(workload: Workload): object {
       ...(entrypoint !== undefined && { entrypoint: entrypoint.map(literal) }),
       ...(program !== undefined && { args: command.map(literal) }),
       ...(runtime.workingDir !== undefined && { work_dir: runtime.workingDir }),
-      ...(ports.length > 0 && { ports: ports.map((port) => label(port.name)) }),
+      ...(ports.length > 0 && { ports: reserved(ports).map((port) => label(port.name)) }),
       ...(runtime.privileged ? { privileged: true } : { security_opt: ["no-new-privileges"] }),
       // With ports the group says it.
       ...(runtime.network !== "bridge" && ports.length === 0 && { network_mode: runtime.network }),
@@ -141,11 +149,22 @@ function serviceOf({ name, health, healthArgv, ports }: Workload): object {
   }
   const check = {
     Type: probe.kind,
-    PortLabel: label(probe.port),
+    PortLabel: labelOf(probe.port, ports),
     ...(probe.kind === "http" && { Path: probe.path }),
     ...times,
   };
   return { ...own, Checks: [check] };
+}
+
+/** Each number once: a port there is of tcp and of udp. */
+function reserved(ports: Workload["ports"]): Workload["ports"] {
+  return ports.filter((port, at) => ports.findIndex((each) => each.port === port.port) === at);
+}
+
+/** Of the one that has its number. @param name of a port */
+function labelOf(name: string, ports: Workload["ports"]): string {
+  const port = ports.find((each) => each.name === name)?.port;
+  return label(reserved(ports).find((each) => each.port === port)?.name ?? name);
 }
 
 /** As labels of ports are: letters, digits and underscores. */

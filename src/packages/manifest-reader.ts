@@ -3,7 +3,6 @@
  * thousand words: in a daemon this runs in the thread of `yaml-thread.ts`.
  */
 import { readFile } from "node:fs/promises";
-import type { ValidateFunction } from "ajv";
 import type {
   CommandDocument,
   ConsoleDocument,
@@ -13,7 +12,7 @@ import type {
 import { manifestProblems } from "./manifest-rules.ts";
 import type { BackupPolicy, Command, HealthCheck, Manifest, Runtime } from "./manifest.ts";
 import { parseDuration, parseSize } from "./quantities.ts";
-import { compileSchema, schemaProblems } from "./schema-problems.ts";
+import { createShapedReader } from "./shaped-document.ts";
 import type { Problem } from "./yaml-document.ts";
 
 /** A manifest is at most this long. */
@@ -29,19 +28,12 @@ export interface WrittenManifest {
 
 export type ManifestText = WrittenManifest | { readonly problems: readonly Problem[] };
 
-/** A reader that compiles the schema once, when the first manifest comes. */
 export function createManifestReader(): (text: string) => Promise<ManifestText> {
-  let compiled: Promise<ValidateFunction> | undefined;
+  const readShaped = createShapedReader(readManifestSchema, bounds);
   return async (text) => {
-    compiled ??= loadSchema();
-    const validate = await compiled;
-    // Loaded where there is something to read: a daemon needs the bounds alone.
-    const { readYaml } = await import("./yaml-document.ts");
-    const result = readYaml(text, bounds);
+    const result = await readShaped(text);
     if ("problems" in result) return result;
     const { document } = result;
-    const shape = schemaProblems(validate, document);
-    if (shape.length > 0) return { problems: shape };
     // The schema has just said that it has this shape; a test holds type and schema together.
     const written = document.value as unknown as ManifestDocument;
     const rules = manifestProblems(written).map(({ path, message }): Problem => ({
@@ -63,10 +55,6 @@ export function createManifestReader(): (text: string) => Promise<ManifestText> 
 /** The JSON Schema of `svc.yaml`, as editors take it. */
 export function readManifestSchema(): Promise<string> {
   return readFile(new URL("manifest.schema.json", import.meta.url), "utf8");
-}
-
-async function loadSchema(): Promise<ValidateFunction> {
-  return compileSchema(JSON.parse(await readManifestSchema()) as object);
 }
 
 function normalise(written: ManifestDocument): Manifest {

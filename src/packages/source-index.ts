@@ -1,11 +1,10 @@
 /** `index.yaml` of a source. Its shape is told by `index.schema.json`. */
 import { readFile } from "node:fs/promises";
-import type { ValidateFunction } from "ajv";
 import { parseGitUrl } from "./git-url.ts";
 import type { GitUrl } from "./git-url.ts";
 import type { Permission } from "./manifest-document.ts";
 import { parseSize } from "./quantities.ts";
-import { compileSchema, schemaProblems } from "./schema-problems.ts";
+import { createShapedReader } from "./shaped-document.ts";
 import type { Problem } from "./yaml-document.ts";
 
 /** The file that makes a directory, a repository or a URL a source. */
@@ -59,22 +58,13 @@ interface IndexDocument {
   >;
 }
 
-/**
- * A reader that compiles the schema once, when the first index comes. It takes milliseconds for a thousand words: in a daemon it
- * runs in the thread of `yaml-thread.ts`.
- */
+/** It takes milliseconds for a thousand words: in a daemon it runs in the thread of `yaml-thread.ts`. */
 export function createIndexReader(): (text: string) => Promise<IndexResult> {
-  let compiled: Promise<ValidateFunction> | undefined;
+  const readShaped = createShapedReader(readIndexSchema, bounds);
   return async (text) => {
-    compiled ??= loadSchema();
-    const validate = await compiled;
-    // Loaded where there is something to read: a daemon needs the bounds alone.
-    const { readYaml } = await import("./yaml-document.ts");
-    const result = readYaml(text, bounds);
+    const result = await readShaped(text);
     if ("problems" in result) return result;
     const { document } = result;
-    const shape = schemaProblems(validate, document);
-    if (shape.length > 0) return { problems: shape };
     const problems: Problem[] = [];
     const packages: IndexedPackage[] = [];
     // The schema has just said that it has this shape.
@@ -110,9 +100,8 @@ function readEntry(
   return { ...told, ...(sizeBytes !== undefined && { sizeBytes }) };
 }
 
-async function loadSchema(): Promise<ValidateFunction> {
-  const text = await readFile(new URL("index.schema.json", import.meta.url), "utf8");
-  return compileSchema(JSON.parse(text) as object);
+function readIndexSchema(): Promise<string> {
+  return readFile(new URL("index.schema.json", import.meta.url), "utf8");
 }
 
 function placeOf({

@@ -1,6 +1,7 @@
 /** What runs jobs, put together: for the daemon with the clock that fires them, for a command of its own without. */
 import type { Identities } from "../identity/identities.ts";
 import type { Clock } from "../lib/clock.ts";
+import { UserPlaces } from "../lib/user-places.ts";
 import { storeIdOf } from "../store/store-id.ts";
 import type { Store } from "../store/store.ts";
 import { createAppUpdateAction } from "./actions/app-update.ts";
@@ -21,8 +22,8 @@ import { createJitter } from "./clock/jitter.ts";
 import type { JobOwners } from "./jobs/job-owners.ts";
 import type { JobRegistry } from "./jobs/job-registry.ts";
 import type { JobKey } from "./jobs/job.ts";
-import { RunRoom } from "./runs/run-room.ts";
 import type { RunLog } from "./runs/run-log.ts";
+import { runBounds } from "./runs/run-bounds.ts";
 import { Runner } from "./runs/runner.ts";
 import { SkipCounts } from "./runs/skip-counts.ts";
 import type { Zones } from "./trigger/zone.ts";
@@ -53,7 +54,7 @@ export class Scheduler implements AsyncDisposable {
   readonly #options: SchedulerOptions;
   readonly #evaluation = new AsyncDisposableStack();
   readonly #subscription: Disposable;
-  readonly #room: RunRoom;
+  readonly #room: UserPlaces;
   /** The daemon's own uid is its root context (D10). */
   readonly #isRoot: (ownerUid: number) => boolean;
   #due: DueJobs | undefined;
@@ -64,10 +65,10 @@ export class Scheduler implements AsyncDisposable {
     this.#isRoot = (ownerUid) => ownerUid === identities.selfUid || ownerUid === 0;
     const isRoot = this.#isRoot;
     this.plainActions = {
-      shell: createShellAction({ identities, apps, starts: new RunRoom(isRoot, startBounds) }),
+      shell: createShellAction({ identities, apps, starts: new UserPlaces("starts", isRoot, startBounds) }),
       http: createHttpAction({ lookup }),
     };
-    this.#room = new RunRoom(isRoot);
+    this.#room = new UserPlaces("runs", isRoot, runBounds);
     this.runner = new Runner({
       jobs,
       owners,

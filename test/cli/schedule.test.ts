@@ -65,7 +65,7 @@ const cases: CommandCase[] = [
   {
     args: ["show", "nope"],
     exitCode: 3,
-    stderr: /^svc: no job "nope"; see the jobs with: svc schedule list\n$/,
+    stderr: /^svc: no schedule "nope"; see the jobs with: svc schedule list\n$/,
   },
   { args: ["show", "other", "--owner", "33"], stdout: /Trigger: +\*\/5 \* \* \* \* Europe\/Berlin/ },
   { args: ["show", "other", "--owner", "ada"], exitCode: 2, stderr: /must be a user id/ },
@@ -127,7 +127,7 @@ const cases: CommandCase[] = [
     args: ["disable", "nope", "echo"],
     exitCode: 3,
     stdout: /^Disabled echo\n$/,
-    stderr: /^svc: no job "nope"; see the jobs with: svc schedule list\n$/,
+    stderr: /^svc: no schedule "nope"; see the jobs with: svc schedule list\n$/,
   },
   { args: ["remove", "echo"], exitCode: 2, stderr: /confirm with --yes/ },
   { args: ["rm", "echo", "off", "--yes"], stdout: /^Removed echo\nRemoved off\n$/ },

@@ -186,6 +186,7 @@ secrets: { key: { file: ./key.txt }, der: { file: ./key.der } }
   t.true((await eventually(() => inStore("cat /keep/word"), longMs)).includes("."));
 
   await writePackage(t.context, "shop", files(composed.replace("  front:", "  face:")));
+  t.like(await errorOf(apps.upgradeApp({ id: "shop" })), { reason: "app_running" }, "it keeps data");
   t.like(await apps.upgradeApp({ id: "shop", stopApp: true }), { restarted: true });
   const names = (await servicesOf(t.context)).map(({ Spec: { Name } }) => Name.replace(/^.*_/, ""));
   t.deepEqual(names.sort(), ["face", "store"]);
@@ -260,6 +261,8 @@ test(`a service that is called otherwise takes over the port of the one before${
   await apps.installApp({ spec, placement: swarmed(3) });
   await apps.startApp({ id: "named" });
   await writePackage(t.context, "named", files("2", "face"));
+  t.regex((await errorOf(apps.upgradeApp({ id: "named" }))).message, /2 cannot run beside what it is now/);
+  t.like(await apps.getApp({ id: "named" }), { state: "RUNNING", version: "1" });
   t.like(await apps.upgradeApp({ id: "named", stopApp: true }), { to: "2", restarted: true });
   await eventually(async () => assert.equal((await swarm.get(1, 8097)).trim(), "2"), longMs);
   await apps.stopApp({ id: "named" });
@@ -307,8 +310,7 @@ upgrade: { order: stop-first, watch: 2s }
     return { states, least };
   };
   await writePackage(t.context, "rolls", manifest("2", imageOf(swarm, "2")));
-  t.like(await errorOf(apps.upgradeApp({ id: "rolls" })), { reason: "app_running" });
-  const upgrade = apps.upgradeApp({ id: "rolls", stopApp: true });
+  const upgrade = apps.upgradeApp({ id: "rolls" });
   const seen = await during(upgrade);
   t.like(await upgrade, { from: "1", to: "2", restarted: true });
   t.deepEqual([...seen.states].sort(), ["RUNNING", "UPGRADING"]);
@@ -322,13 +324,15 @@ upgrade: { order: stop-first, watch: 2s }
   ];
   for (const files of bad) {
     await writePackage(t.context, "rolls", files);
-    const failing = errorOf(apps.upgradeApp({ id: "rolls", stopApp: true }));
-    const { states } = await during(failing);
+    const failing = errorOf(apps.upgradeApp({ id: "rolls" }));
+    const { states, least } = await during(failing);
     t.like(await failing, { reason: "start_failed" });
     t.deepEqual([...states].sort(), ["RUNNING", "UPGRADING"]);
+    t.true(least >= 1, "somebody always answers");
     t.like(await apps.getApp({ id: "rolls" }), { state: "RUNNING", version: "2", enabled: true });
     await eventually(async () => assert.deepEqual(await answers(), ["2", "2", "2"]), longMs);
   }
+  t.notRegex(daemon.log(), /did not come back/, "nothing was started anew");
   await apps.stopApp({ id: "rolls" });
   await apps.removeApp({ id: "rolls" });
 });

@@ -12,6 +12,7 @@ import { exportApp as exportWith } from "../../src/export/export.ts";
 import type { ExportedApp } from "../../src/export/workload.ts";
 import type { RunnableApp } from "../../src/runtimes/runtime.ts";
 import { parseManifest } from "../packages/support/manifests.ts";
+import { canReadYaml } from "../support/python-yaml.ts";
 
 const secret = "open sesame $(whoami) ${x} %h";
 
@@ -114,6 +115,27 @@ test("Nomad gets a job with its port, check, volume and templates", async (t) =>
   });
 });
 
+test("a port of tcp and of udp is one port to Nomad", async (t) => {
+  const both = `id: dns
+name: dns
+version: "1"
+docker: { image: "registry.example/dns:1" }
+settings: { properties: { port: { type: integer, default: 53 } } }
+ports:
+  - { name: udp, setting: port, protocol: udp, container_port: 5353 }
+  - { name: tcp, setting: port, container_port: 53 }
+health: { tcp: { port: tcp } }
+`;
+  const { files, notes } = exportApp(await appOf(both), "nomad");
+  const { Job } = JSON.parse(files[0]?.content ?? "") as { Job: { TaskGroups: Record<string, unknown>[] } };
+  const [group] = Job.TaskGroups;
+  t.deepEqual(group?.["Networks"], [
+    { Mode: "bridge", ReservedPorts: [{ Label: "udp", Value: 53, To: 5353 }] },
+  ]);
+  t.like(group, { Services: [{ Checks: [{ PortLabel: "udp" }] }], Tasks: [{ Config: { ports: ["udp"] } }] });
+  t.true(notes.some((note) => note.startsWith("its port 53 leads to 53 for tcp here alone")));
+});
+
 test("Quadlet gets units, with what systemd would expand spelt out", async (t) => {
   const { files, notes } = exportApp(await shop(), "quadlet");
   const [unit] = files;
@@ -161,16 +183,6 @@ test("what a package says begins no other line of a unit, and is no template", a
 });
 
 const pythonTest = canReadYaml() ? test : test.skip;
-
-/** What reads YAML 1.1, as the engines' own tools do. */
-function canReadYaml(): boolean {
-  try {
-    execFileSync("python3", ["-c", "import yaml"], { stdio: "ignore" });
-    return true;
-  } catch {
-    return false;
-  }
-}
 
 for (const to of ["kubernetes", "compose"] satisfies ExportAppRequestTo[]) {
   pythonTest(`text stays text in an export to ${to}, to who reads YAML 1.1`, async (t) => {

@@ -13,6 +13,7 @@ import { dependencyDepths } from "../../src/runtimes/compose/compose-project.ts"
 import { checkComposeSources, type YamlReader } from "../../src/runtimes/compose/compose-sources.ts";
 import { projectClaims } from "../../src/runtimes/compose/project-claims.ts";
 import { isRoot, needsRoot } from "../support/daemon.ts";
+import { canReadYaml } from "../support/python-yaml.ts";
 import { nobody, policyDirectory, type Permission } from "./support/policy-app.ts";
 
 const rootTest = isRoot ? test : test.skip;
@@ -473,16 +474,6 @@ test("services that depend on others end before those", (t) => {
 });
 
 const pythonTest = canReadYaml() ? test : test.skip;
-
-/** What the first compose reads with; the second reads YAML 1.1 as well. */
-function canReadYaml(): boolean {
-  try {
-    execFileSync("python3", ["-c", "import yaml"], { stdio: "ignore" });
-    return true;
-  } catch {
-    return false;
-  }
-}
 
 pythonTest("compose reads the very texts that were checked, whatever is in them", (t) => {
   const odd = [

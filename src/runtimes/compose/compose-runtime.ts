@@ -1,5 +1,5 @@
 /** Apps that are compose projects, on the host's engine. */
-import type { ContainerInfo, VolumeInspectInfo } from "dockerode";
+import type { ContainerInfo } from "dockerode";
 import {
   appLabels,
   composeProjectOf,
@@ -17,14 +17,7 @@ import { AppImages, type CredentialsOf } from "../docker/app-images.ts";
 import { addressesByPort } from "../published-ports.ts";
 import { stuckContainer } from "../stuck-containers.ts";
 import { type PublishedAddresses } from "../published-addresses.ts";
-import type {
-  EngineVolumes,
-  ImageRuntime,
-  LogChunk,
-  RunnableApp,
-  RuntimeLimit,
-  RuntimeWork,
-} from "../runtime.ts";
+import type { ImageRuntime, LogChunk, RunnableApp, RuntimeLimit, RuntimeWork } from "../runtime.ts";
 import { ComposeCommand } from "./compose-command.ts";
 import type { RunnableProject } from "./compose-document.ts";
 import { ComposeImages } from "./compose-images.ts";
@@ -54,7 +47,7 @@ export interface ComposeRuntimeOptions extends ContainerRuntimeOptions {
 /** Compose is not looked for before the first app. */
 export class ComposeRuntime extends ContainerRuntime {
   readonly images: ImageRuntime;
-  readonly volumes: EngineVolumes;
+  readonly volumes: ProjectVolumes;
   protected readonly hasParts = true;
   readonly #options: ComposeRuntimeOptions;
   readonly #images: AppImages;
@@ -113,12 +106,11 @@ export class ComposeRuntime extends ContainerRuntime {
   }
 
   async sharedData(id: string): Promise<string[]> {
-    const shared = (await this.#volumes(id)).filter((volume) => !isCopied(volume, id));
-    return shared.map(({ Name: name }) => name);
+    return this.volumes.sharedNames(id);
   }
 
   async copyData(from: RunnableApp, to: RunnableApp, work: RuntimeWork): Promise<number> {
-    const volumes = await this.#volumes(from.id);
+    const volumes = await this.volumes.all(from.id);
     const own = volumes.filter((volume) => isCopied(volume, from.id));
     if (own.length === 0) return 0;
     // From now on there is something of the copy on the engine.
@@ -197,7 +189,7 @@ export class ComposeRuntime extends ContainerRuntime {
     const ran = (await this.#containers(app.id)).filter(({ State }) => State !== "created");
     const known = new Set(ran.map(({ Labels }) => Labels[composeServiceLabel]));
     const volumes = new Set(
-      (await this.#volumes(app.id)).map(({ Labels }) => (Labels as Labels | null)?.[composeVolumeLabel]),
+      (await this.volumes.all(app.id)).map(({ Labels }) => (Labels as Labels | null)?.[composeVolumeLabel]),
     );
     return (
       Object.keys(recordOf(document["services"])).some((service) => !known.has(service)) ||
@@ -250,12 +242,14 @@ export class ComposeRuntime extends ContainerRuntime {
     const imagesFreed = await this.#images.removeBuilt(app, []);
     await this.#images.removeNameless(removed);
     // What cannot be had again goes last.
-    return imagesFreed + (keep === undefined ? await this.#removeVolumes(app.id) : 0);
+    return (
+      imagesFreed + (keep === undefined ? await this.volumes.removeAll(await this.volumes.all(app.id)) : 0)
+    );
   }
 
   /** @throws SvcError `failed_precondition` when a container of somebody else uses a volume of the app */
   async #requireUnused(id: string, what: "removed" | "restored"): Promise<void> {
-    const names = new Set((await this.#volumes(id)).map(({ Name }) => Name));
+    const names = new Set((await this.volumes.all(id)).map(({ Name }) => Name));
     if (names.size === 0) return;
     const { containers } = await this.#options.state.containers();
     const own = this.appOf(id).containers;
@@ -265,28 +259,6 @@ export class ComposeRuntime extends ContainerRuntime {
       const message = `app "${id}" cannot be ${what}: its volume ${used} is used by container ${container.name}, which is not the app's: remove that first`;
       throw new SvcError("not_possible", message);
     }
-  }
-
-  async #removeVolumes(id: string): Promise<number> {
-    const { engine, disk } = this.#options;
-    const names = (await this.#volumes(id)).map(({ Name }) => Name);
-    if (names.length === 0) return 0;
-    // What it freed is worth a look, but not a removal that fails.
-    const usage = await disk.measure().catch(() => undefined);
-    const sizes = new Map(usage?.volumes.map(({ name, sizeBytes }) => [name, sizeBytes]));
-    for (const name of names) {
-      await engine.call(`remove the volume ${name}`, (docker) => docker.getVolume(name).remove());
-    }
-    return names.reduce((sum, name) => sum + (sizes.get(name) ?? 0), 0);
-  }
-
-  async #volumes(id: string): Promise<VolumeInspectInfo[]> {
-    const { Volumes } = await this.#options.engine.call(`list the volumes of app "${id}"`, (docker) =>
-      docker.listVolumes({ filters: this.#filters(id) }),
-    );
-    // Engines answer `null` where there are none, whatever their client's types promise.
-    const listed = Volumes as VolumeInspectInfo[] | null;
-    return listed ?? [];
   }
 
   async logs(app: RunnableApp, { tail, signal }: { tail: number; signal?: AbortSignal }): Promise<LogChunk> {

@@ -1,5 +1,5 @@
 /**
- * The volumes of a project as backups take them and bring them back. The engine knows no other name for a volume that is
+ * The engine's volumes of a project, and how backups take them and bring them back. The engine knows no other name for a volume that is
  * there, so a restore does not end in a rename: what is restored is laid out in a second volume while the app's own stays as
  * it is; then the stopped app's own is copied to a third, removed, and made anew from the second. Making it anew is not
  * atomic, but from before its first step until after its last a whole copy of what was there is kept, and whoever finds a
@@ -19,6 +19,7 @@ import {
   madeForFilter,
   type Labels,
 } from "../../docker/attribution.ts";
+import type { DiskMeter } from "../../docker/disk-usage.ts";
 import type { DockerEngine } from "../../docker/engine.ts";
 import { SvcError } from "../../errors.ts";
 import type { EngineVolumes } from "../runtime.ts";
@@ -29,6 +30,8 @@ import { withVolumes, type VolumeHelper } from "./volume-helper.ts";
 export interface ProjectVolumesOptions {
   engine: DockerEngine;
   storeId: string;
+  /** What the engine's volumes take. */
+  disk: DiskMeter;
   /** Whether the app may have volumes at all; from memory and the daemon's own files. */
   mayHave: (id: string) => Promise<boolean>;
   /** Removes the stopped app's containers, which hold its volumes. @throws SvcError when somebody else's does */
@@ -52,9 +55,39 @@ export class ProjectVolumes implements EngineVolumes {
     this.#options = options;
   }
 
+  /** All that the engine has for the app. */
+  async all(id: string): Promise<VolumeInspectInfo[]> {
+    const { engine, storeId } = this.#options;
+    const { Volumes } = await engine.call(`list the volumes of app "${id}"`, (docker) =>
+      docker.listVolumes({ filters: madeForFilter(id, storeId) }),
+    );
+    // Engines answer `null` where there are none, whatever their client's types promise.
+    const listed = Volumes as VolumeInspectInfo[] | null;
+    return listed ?? [];
+  }
+
+  /** The names of those that a copy of the app would share with it. */
+  async sharedNames(id: string): Promise<string[]> {
+    const shared = (await this.all(id)).filter((volume) => !isCopied(volume, id));
+    return shared.map(({ Name }) => Name);
+  }
+
+  /** The bytes that were freed. */
+  async removeAll(volumes: readonly VolumeInspectInfo[]): Promise<number> {
+    if (volumes.length === 0) return 0;
+    const { engine, disk } = this.#options;
+    // What it freed is worth a look, but not a removal that fails.
+    const usage = await disk.measure().catch(() => undefined);
+    const sizes = new Map(usage?.volumes.map(({ name, sizeBytes }) => [name, sizeBytes]));
+    for (const { Name: name } of volumes) {
+      await engine.call(`remove the volume ${name}`, (docker) => docker.getVolume(name).remove());
+    }
+    return volumes.reduce((sum, { Name }) => sum + (sizes.get(Name) ?? 0), 0);
+  }
+
   async list(id: string): Promise<{ own: string[]; shared: string[] }> {
     if (!(await this.#options.mayHave(id))) return { own: [], shared: [] };
-    const listed = (await this.#listed(id)).filter(({ Labels }) => Labels[composeVolumeLabel] !== undefined);
+    const listed = (await this.all(id)).filter(({ Labels }) => Labels[composeVolumeLabel] !== undefined);
     const isOwn = (volume: VolumeInspectInfo): boolean =>
       isCopied(volume, id) && keyPattern.test(volume.Labels[composeVolumeLabel] ?? "");
     return {
@@ -193,16 +226,6 @@ export class ProjectVolumes implements EngineVolumes {
     return unlessGone(
       this.#options.engine.call(`inspect the volume ${name}`, (docker) => docker.getVolume(name).inspect()),
     );
-  }
-
-  async #listed(id: string): Promise<VolumeInspectInfo[]> {
-    const { engine, storeId } = this.#options;
-    const { Volumes } = await engine.call(`list the volumes of app "${id}"`, (docker) =>
-      docker.listVolumes({ filters: madeForFilter(id, storeId) }),
-    );
-    // Engines answer `null` where there are none, whatever their client's types promise.
-    const listed = Volumes as VolumeInspectInfo[] | null;
-    return listed ?? [];
   }
 
   #labels(id: string): Record<string, string> {

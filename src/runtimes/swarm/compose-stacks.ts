@@ -1,13 +1,11 @@
 /** Compose projects on a swarm: a service for each of theirs, on networks of the project's own. */
 import { relative } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import type { VolumeInspectInfo } from "dockerode";
 import {
   appLabels,
   composeProjectLabel,
   composeProjectOf,
   composeVolumeLabel,
-  madeForFilter,
 } from "../../docker/attribution.ts";
 import type { DiskMeter } from "../../docker/disk-usage.ts";
 import { SvcError } from "../../errors.ts";
@@ -146,12 +144,11 @@ export class ComposeStacks implements Stacks {
   }
 
   async sharedData(id: string): Promise<string[]> {
-    const shared = (await this.#listed(id)).filter((volume) => !isCopied(volume, id));
-    return shared.map(({ Name: name }) => name);
+    return this.volumes.sharedNames(id);
   }
 
   async copyData(from: RunnableApp, to: RunnableApp, work: RuntimeWork): Promise<number> {
-    const volumes = (await this.#listed(from.id)).filter((volume) => isCopied(volume, from.id));
+    const volumes = (await this.volumes.all(from.id)).filter((volume) => isCopied(volume, from.id));
     if (volumes.length === 0) return 0;
     this.#options.touch(to.id);
     const { engine, storeId } = this.#options;
@@ -304,28 +301,11 @@ export class ComposeStacks implements Stacks {
   }
 
   async #removeVolumes(id: string): Promise<number> {
-    const { engine, disk } = this.#options;
-    const names = (await this.#listed(id)).map(({ Name }) => Name);
-    if (names.length === 0) return 0;
+    const volumes = await this.volumes.all(id);
+    if (volumes.length === 0) return 0;
     await this.volumes.removeHelpers(id);
     await this.#released(id);
-    // What it freed is worth a look, but not a removal that fails.
-    const usage = await disk.measure().catch(() => undefined);
-    const sizes = new Map(usage?.volumes.map(({ name, sizeBytes }) => [name, sizeBytes]));
-    for (const name of names) {
-      await engine.call(`remove the volume ${name}`, (docker) => docker.getVolume(name).remove());
-    }
-    return names.reduce((sum, name) => sum + (sizes.get(name) ?? 0), 0);
-  }
-
-  async #listed(id: string): Promise<VolumeInspectInfo[]> {
-    const { engine, storeId } = this.#options;
-    const { Volumes } = await engine.call(`list the volumes of app "${id}"`, (docker) =>
-      docker.listVolumes({ filters: madeForFilter(id, storeId) }),
-    );
-    // Engines answer `null` where there are none, whatever their client's types promise.
-    const listed = Volumes as VolumeInspectInfo[] | null;
-    return listed ?? [];
+    return this.volumes.removeAll(volumes);
   }
 }
 

@@ -59,8 +59,6 @@ const pollMs = 2_000;
 const startPollMs = 300;
 /** A node may have to pull the image first. */
 const startTimeoutMs = 10 * 60_000;
-/** A swarm that has said nothing of an update for so long has nothing to replace. */
-const unchangedMs = 15_000;
 /** So long no node may suit, as when one has only just come back. */
 const pendingMs = 10_000;
 const stopMarginMs = 20_000;
@@ -273,14 +271,29 @@ export class SwarmRuntime extends FollowingRuntime<SwarmApp> implements AppRunti
   }
 
   async #rollService(to: RunnableApp, watched: SwarmApp, plan: ServicePlan): Promise<void> {
-    const services = await this.#api.servicesOf(to.id);
-    const existing = services.find(({ part }) => part === plan.part);
-    const isSame = existing?.labels[releaseLabel] === plan.spec.Labels[releaseLabel];
-    if (existing !== undefined && isSame && !isUnderway(existing)) return;
+    const existing = await this.#settled(to, plan);
+    if (existing !== undefined && isRelease(existing, plan)) return;
     await this.#look();
     const launched = await this.#launch(to, watched, plan);
     if (existing !== undefined) await this.#untilRolled(to, watched, launched);
     await this.#untilUp(to, watched, [launched]);
+  }
+
+  /**
+   * The service that is there; if it is what the plan makes, as soon as the swarm has come to it, or has gone back to it by
+   * itself. Told of it once more, the swarm would have nothing to replace, and never say that it did.
+   * @throws SvcError `start_failed` when that takes too long
+   */
+  async #settled(app: RunnableApp, plan: ServicePlan): Promise<SwarmService | undefined> {
+    const begunMs = Date.now();
+    for (;;) {
+      const services = await this.#api.servicesOf(app.id);
+      const existing = services.find(({ part }) => part === plan.part);
+      if (existing === undefined || !isRelease(existing, plan) || !isUnderway(existing)) return existing;
+      if (Date.now() - begunMs > startTimeoutMs)
+        throw startFailed(app.id, "the swarm did not come to the end of its update");
+      await sleep(startPollMs);
+    }
   }
 
   /** @throws SvcError `start_failed` when the swarm goes back */
@@ -296,13 +309,8 @@ export class SwarmRuntime extends FollowingRuntime<SwarmApp> implements AppRunti
         if (bad !== undefined) throw await this.#startFailed(app, launched, bad);
         throw startFailed(app.id, update.message || `the swarm says ${update.state}`);
       }
-      const waitedMs = Date.now() - begunMs;
-      if (update === undefined && waitedMs > unchangedMs) {
-        await this.#look();
-        // It is what is asked for already: the swarm had gone back to it by itself.
-        if (isWhole(launched, watched.tasks)) return;
-      }
-      if (waitedMs > startTimeoutMs) throw startFailed(app.id, "the swarm did not come to its end");
+      if (Date.now() - begunMs > startTimeoutMs)
+        throw startFailed(app.id, "the swarm did not come to its end");
       await sleep(startPollMs);
     }
   }
@@ -613,9 +621,14 @@ function mayEnd({ TaskTemplate: { RestartPolicy: restart } }: ServiceSpec): bool
   return (restart as { Condition?: string } | undefined)?.Condition !== "any";
 }
 
+/** Whether that is what the plan makes. */
+function isRelease({ labels }: SwarmService, { spec }: ServicePlan): boolean {
+  return labels[releaseLabel] === spec.Labels[releaseLabel];
+}
+
 /** An update goes on, forwards or back. */
 function isUnderway({ update }: SwarmService): boolean {
-  return ["updating", "paused", "rollback_started", "rollback_paused"].includes(update?.state ?? "");
+  return ["updating", "rollback_started"].includes(update?.state ?? "");
 }
 
 function hasTerminal({ spec }: SwarmService): boolean {

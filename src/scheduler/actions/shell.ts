@@ -9,7 +9,7 @@ import type { Identities } from "../../identity/identities.ts";
 import type { JobEnd } from "../../identity/job-processes.ts";
 import { systemClock } from "../../lib/clock.ts";
 import type { Job } from "../jobs/job.ts";
-import type { RunRoom, RunRoomBounds } from "../runs/run-room.ts";
+import type { UserPlaces, PlaceBounds } from "../../lib/user-places.ts";
 import type { ActionResult, ActionWork, PlainAction } from "./action.ts";
 import { callerOf, type AppHands } from "./app-hands.ts";
 
@@ -17,14 +17,14 @@ export interface ShellOptions {
   identities: Pick<Identities, "selfUid" | "runJob">;
   apps: Pick<AppHands, "place">;
   /** For commands that are being started. */
-  starts: Pick<RunRoom, "wait">;
+  starts: Pick<UserPlaces, "wait">;
 }
 
 /**
  * How many commands are started at once: as many as keep the processors busy, so that what all users have due in one
  * minute is no crowd that a quick job has to make its way through.
  */
-export const startBounds: RunRoomBounds = { root: 8, users: 16, perUser: 2 };
+export const startBounds: PlaceBounds = { root: 8, users: 16, perUser: 2 };
 /** One that has not begun by then, in a directory that hangs, say, keeps its place no longer. */
 const maxStartMs = 200;
 

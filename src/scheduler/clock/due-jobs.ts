@@ -9,7 +9,7 @@ import { keyText } from "../jobs/job-key.ts";
 import type { JobOwners } from "../jobs/job-owners.ts";
 import type { JobRegistry } from "../jobs/job-registry.ts";
 import type { Job, JobKey } from "../jobs/job.ts";
-import type { RunRoom } from "../runs/run-room.ts";
+import type { UserPlaces } from "../../lib/user-places.ts";
 import type { Run, RunCause } from "../runs/run.ts";
 import type { Runner } from "../runs/runner.ts";
 import type { SkipCounts } from "../runs/skip-counts.ts";
@@ -19,7 +19,7 @@ export interface DueJobsOptions {
   jobs: Pick<JobRegistry, "get">;
   owners: Pick<JobOwners, "problemOf">;
   runner: Pick<Runner, "start" | "isRunning" | "ended">;
-  room: Pick<RunRoom, "wait" | "hasFor">;
+  room: Pick<UserPlaces, "wait" | "hasFor">;
   skips: Pick<SkipCounts, "add">;
   clock: Clock;
   jitter: Jitter;

@@ -11,7 +11,7 @@ import { keyText } from "../jobs/job-key.ts";
 import { KeptOutput } from "./kept-output.ts";
 import { LiveOutput, nothing } from "./live-output.ts";
 import type { RunLog } from "./run-log.ts";
-import type { RunRoom } from "./run-room.ts";
+import type { UserPlaces } from "../../lib/user-places.ts";
 import { RunStopped, outcomeOf, runStops, stopOf, type ActionEnd, type RunStop } from "./run-outcome.ts";
 import type { Run, RunCause, RunOutcome, StartedRun } from "./run.ts";
 import type { Log } from "../../lib/log.ts";
@@ -21,7 +21,7 @@ export interface RunnerOptions {
   owners: Pick<JobOwners, "problemOf">;
   runs: Pick<RunLog, "open" | "close" | "amend" | "has" | "keepOutput">;
   actions: Actions;
-  room: Pick<RunRoom, "take">;
+  room: Pick<UserPlaces, "take" | "whyFull">;
   clock: Clock;
   /** Whether the owner of a job has the root context. */
   isRoot: (ownerUid: number) => boolean;
@@ -67,7 +67,7 @@ export class Runner implements JobRunner, AsyncDisposable {
       throw new SvcError("unavailable", "svc is stopping and starts no runs");
     const finishing = this.finishing(job);
     if (finishing !== undefined) return { started: false, run: finishing };
-    if (place === undefined) room.use(this.#options.room.take(job.ownerUid));
+    if (place === undefined) room.use(this.#takePlace(job.ownerUid));
     const opening = this.#options.runs.open(job, cause);
     this.#opening.add(opening);
     try {
@@ -116,6 +116,14 @@ export class Runner implements JobRunner, AsyncDisposable {
         current !== undefined && (current.revision === running.job.revision || runs.has(running.run.id));
       if (!isThere) stop(running, runStops.removed);
     }
+  }
+
+  /** @throws SvcError `too_many` */
+  #takePlace(uid: number): Disposable {
+    const { room } = this.#options;
+    const place = room.take(uid);
+    if (place === undefined) throw new SvcError("too_many", `${room.whyFull(uid)}; try again later`);
+    return place;
   }
 
   #begin(job: Job, run: Run, room: Disposable): void {

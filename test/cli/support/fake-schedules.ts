@@ -69,7 +69,7 @@ export function fakeSchedules(
 ): Partial<ServiceImpl<typeof ScheduleService>> {
   const find = (id: string, owner = 1000): Schedule => {
     const job = jobs.find((each) => each.id === id && each.owner === owner);
-    if (job === undefined) throw notFound("job", id);
+    if (job === undefined) throw notFound("schedule", id);
     return job;
   };
   return {

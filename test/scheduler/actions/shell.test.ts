@@ -13,7 +13,7 @@ import { SvcError } from "../../../src/errors.ts";
 import { createIdentities, type Identities } from "../../../src/identity/identities.ts";
 import { createUsers } from "../../../src/identity/user.ts";
 import { createShellAction, startBounds } from "../../../src/scheduler/actions/shell.ts";
-import { RunRoom } from "../../../src/scheduler/runs/run-room.ts";
+import { UserPlaces } from "../../../src/lib/user-places.ts";
 import type { Action } from "../../../src/scheduler/actions/action.ts";
 import { isRoot, needsRoot } from "../../support/daemon.ts";
 import { eventually } from "../../support/eventually.ts";
@@ -46,7 +46,7 @@ async function createWorld(passwdFile?: string): Promise<World> {
   const action = createShellAction({
     identities,
     apps,
-    starts: new RunRoom((uid) => uid === 0, startBounds),
+    starts: new UserPlaces("starts", (uid) => uid === 0, startBounds),
   });
   const asOwner = { ownerUid, isRoot: false };
   return {

@@ -4,7 +4,7 @@ import test from "ava";
 import type { Job } from "../../../src/scheduler/jobs/job.ts";
 import { keyText } from "../../../src/scheduler/jobs/job-key.ts";
 import { readSummaries, type JobSkip } from "../../../src/scheduler/runs/run-summaries.ts";
-import { RunRoom } from "../../../src/scheduler/runs/run-room.ts";
+import { UserPlaces } from "../../../src/lib/user-places.ts";
 import { parseTrigger } from "../support/parse-trigger.ts";
 import { eventually } from "../../support/eventually.ts";
 import { openRunWorld, untilAborted, type Act, type RunWorld } from "../support/run-world.ts";
@@ -355,7 +355,7 @@ test("jobs of one minute do not wait for a long one, and no more go at once than
 });
 
 test("users take turns for the room", async (t) => {
-  const room = new RunRoom(() => false, { root: 1, users: 2, perUser: 2 });
+  const room = new UserPlaces("runs", () => false, { root: 1, users: 2, perUser: 2 });
   const order: number[] = [];
   const held: Disposable[] = [];
   const wanted = [1, 1, 1, 1, 2, 2, 3].map(async (owner) => {

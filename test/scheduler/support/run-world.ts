@@ -5,7 +5,8 @@ import { DueJobs } from "../../../src/scheduler/clock/due-jobs.ts";
 import { JobOwners } from "../../../src/scheduler/jobs/job-owners.ts";
 import { insertJob, updateJob } from "../../../src/scheduler/jobs/job-row.ts";
 import type { Job, JobKey, JobSpec } from "../../../src/scheduler/jobs/job.ts";
-import { RunRoom, type RunRoomBounds } from "../../../src/scheduler/runs/run-room.ts";
+import { UserPlaces, type PlaceBounds } from "../../../src/lib/user-places.ts";
+import { runBounds } from "../../../src/scheduler/runs/run-bounds.ts";
 import { Runner } from "../../../src/scheduler/runs/runner.ts";
 import { SkipCounts } from "../../../src/scheduler/runs/skip-counts.ts";
 import { ScheduleActionTypes } from "../../../gen/svc/v1/words.ts";
@@ -29,7 +30,7 @@ export interface RunWorld extends AsyncDisposable {
 /** @param names of users by their uids; "alice" for those that are not named */
 export async function openRunWorld(
   act: Act,
-  bounds?: RunRoomBounds,
+  bounds: PlaceBounds = runBounds,
   names: ReadonlyMap<number, string | undefined> = new Map(),
 ): Promise<RunWorld> {
   const world = await openWorld();
@@ -42,7 +43,7 @@ export async function openRunWorld(
   ) as unknown as Actions;
   const { registry, log: runs, store } = world;
   const isRoot = (uid: number): boolean => uid === 0;
-  const room = new RunRoom(isRoot, bounds);
+  const room = new UserPlaces("runs", isRoot, bounds);
   const owners = new JobOwners({
     selfUid: 0,
     lookUp: async (uid) => {

@@ -8,7 +8,6 @@ import { confirmRemoval } from "../../prompt.ts";
 import { escapeControls } from "../../render/escape.ts";
 import { controlLines } from "../../render/docker-table.ts";
 import { calls } from "../../transport/calls.ts";
-import { adviceOnContainers } from "./advice.ts";
 
 interface Verb {
   readonly name: string;
@@ -79,6 +78,5 @@ async function control(
   await forEachName(context, containers, {
     call: (container) => context.call(calls.controlContainer, { container, action }),
     text: (result) => controlLines(verb.did, result).join(),
-    advice: adviceOnContainers,
   });
 }

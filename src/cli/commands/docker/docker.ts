@@ -1,8 +1,6 @@
 /** `svc docker …`: the containers, images, volumes and networks of the host, whoever made them. */
 import type { Command } from "commander";
-import { runWithAdvice } from "../../advice.ts";
 import type { RunCommand } from "../../run-command.ts";
-import { adviceOnContainers } from "./advice.ts";
 import { addControlCommands } from "./control.ts";
 import { addDfCommand } from "./df.ts";
 import { addEventsCommand } from "./events.ts";
@@ -20,7 +18,6 @@ export function addDockerCommand(parent: Command, run: RunCommand): void {
     .command("docker")
     .description("the host's containers, images, volumes and networks; needs root")
     .addHelpText("after", examples);
-  const advisedRun = runWithAdvice(run, adviceOnContainers);
   for (const add of [
     addPsCommand,
     addStatsCommand,
@@ -34,7 +31,7 @@ export function addDockerCommand(parent: Command, run: RunCommand): void {
     addDfCommand,
     addPruneCommand,
   ]) {
-    add(docker, advisedRun);
+    add(docker, run);
   }
 }
 

@@ -1,0 +1,81 @@
+/**
+ * `npm run check:engines [-- kubernetes|nomad …]`: what `svc app export` writes, for packages of every shape, by the engines' own word: a real API
+ * server's dry run with strict validation, and `nomad job validate`. Their programs are built from their modules where Go is, once.
+ */
+import type { ExportAppRequestTo } from "../../gen/svc/v1/words.ts";
+import { missing } from "../../.ci/optional.ts";
+import { engineProgram, type EngineProgram } from "./engine-programs.ts";
+import { exportShape, shapes } from "./exported-shapes.ts";
+import { startKubernetes } from "./kubernetes.ts";
+import { startNomad } from "./nomad.ts";
+
+interface Engine extends AsyncDisposable {
+  refuses(part: string): Promise<string | undefined>;
+}
+
+interface Check {
+  programs: readonly EngineProgram[];
+  start: () => Promise<Engine>;
+  /** What it takes at a time. */
+  parts: (content: string) => readonly string[];
+  /** Makes one part what the engine has to refuse. */
+  spoil: (part: string) => string;
+}
+
+const checks: Partial<Record<ExportAppRequestTo, Check>> = {
+  kubernetes: {
+    programs: ["etcd", "kube-apiserver"],
+    start: startKubernetes,
+    parts: (content) => content.split(/^---$/m),
+    spoil: (part) => part.replace(/^metadata:$/m, "unheardOf: true\nmetadata:"),
+  },
+  nomad: {
+    programs: ["nomad"],
+    start: startNomad,
+    parts: (content) => [content],
+    spoil: (part) => part.replace(/"Driver": "docker"/, '"Driver": ""'),
+  },
+};
+
+const wanted = process.argv.slice(2);
+const counts = { passed: 0, failed: 0, skipped: 0 };
+const [withoutGo] = await missing({ go: "the engines' programs are not built." });
+for (const [name, check] of Object.entries(checks)) {
+  if (wanted.length > 0 && !wanted.includes(name)) continue;
+  try {
+    for (const program of check.programs) await engineProgram(program);
+  } catch (error) {
+    counts.skipped += 1;
+    console.log(`- ${name} (skipped: ${withoutGo ?? (error as Error).message})`);
+    continue;
+  }
+  await using engine = await check.start();
+  for (const shape of Object.keys(shapes)) {
+    const refusals = await refusalsOf(engine, check, name as ExportAppRequestTo, shape);
+    counts[refusals.length === 0 ? "passed" : "failed"] += 1;
+    console.log(`${refusals.length === 0 ? "✔" : "✘"} ${name} takes an app of the shape "${shape}"`);
+    for (const refusal of refusals) console.log(refusal.replaceAll(/^/gm, "    "));
+  }
+}
+console.log(
+  `check:engines: ${counts.passed} passed, ${counts.failed} failed, ${counts.skipped} engines skipped`,
+);
+process.exitCode = counts.failed === 0 ? 0 : 1;
+
+async function refusalsOf(
+  engine: Engine,
+  { parts, spoil }: Check,
+  to: ExportAppRequestTo,
+  shape: string,
+): Promise<string[]> {
+  const { files } = await exportShape(shape, to);
+  const refusals: string[] = [];
+  for (const part of parts(files[0]?.content ?? "")) {
+    const refusal = await engine.refuses(part);
+    if (refusal !== undefined) refusals.push(refusal);
+    // An engine that takes everything says nothing.
+    if ((await engine.refuses(spoil(part))) === undefined)
+      refusals.push(`it takes what is wrong, too:\n${part}`);
+  }
+  return refusals;
+}
