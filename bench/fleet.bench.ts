@@ -27,6 +27,7 @@ const simulated = isTiny ? 20 : 500;
 const real = isTiny ? 2 : 8;
 const runs = isTiny ? 2 : 7;
 const roundsPerRun = isTiny ? 5 : 20;
+const following = isTiny ? 5 : 50;
 const returning = isTiny ? 20 : 100;
 const spreadMs = isTiny ? 2_000 : 10_000;
 const quietMs = isTiny ? 2_000 : 20_000;
@@ -43,6 +44,7 @@ export const bench: Bench = {
     const { port, token } = await node.door();
     const door = { port, token };
     results.push(await measureVersions(node, door));
+    results.push(await measureEvents(node, door));
     results.push(await measureSlow(node, door));
     results.push(...(await measureReturn(node, door)));
     results.push(await measureAway(node, door));
@@ -86,7 +88,7 @@ async function measureSimulated(dir: string, bare: ChildServer): Promise<Result>
   };
 }
 
-/** Whole daemons, over TCP with a token: the same push as before, and one that changes every job. */
+/** What each of its requests costs a whole daemon that it follows, over TCP with a token. */
 async function measureReal(bare: ChildServer): Promise<Result[]> {
   await using stack = new AsyncDisposableStack();
   const daemons: BenchDaemon[] = [];
@@ -94,39 +96,94 @@ async function measureReal(bare: ChildServer): Promise<Result[]> {
   const doors = await Promise.all(daemons.map((daemon) => daemon.door()));
   using links = linksTo(doors);
   const ended = new AbortController();
-  for (const link of links.all) await link.follow(ended.signal);
+  for (const link of links.all) {
+    await link.untilReady();
+    await link.follow(ended.signal);
+  }
   let revision = 0;
-  const costs = { same: [] as number[], changed: [] as number[], bare: [] as number[] };
-  const cost = async (pids: readonly number[], work: () => Promise<unknown>): Promise<number> => {
-    const sum = async (): Promise<number> => (await Promise.all(pids.map(cpuUs))).reduce((a, b) => a + b, 0);
-    const before = await sum();
-    await work();
-    return ((await sum()) - before) / (roundsPerRun * pids.length);
+  const pushChanged = (): Promise<void> => {
+    revision += 1;
+    return links.each((link) => link.push(revision));
   };
+  const kinds: readonly { what: string; goal: number; work: () => Promise<void> }[] = [
+    { what: "status with capabilities", goal: 3, work: () => links.each((link) => link.status()) },
+    { what: "metrics", goal: 3, work: () => links.each((link) => link.metrics()) },
+    {
+      what: `a push of the same ${pushedJobs} jobs`,
+      goal: 12,
+      work: () => links.each((link) => link.push(revision)),
+    },
+    {
+      what: `a push of ${pushedJobs} changed jobs, with their events`,
+      goal: 60,
+      work: pushChanged,
+    },
+  ];
   const pids = daemons.map(({ pid }) => pid);
-  const callBare = bareCalls(bare, roundsPerRun);
+  const cost = async (of: readonly number[], work: () => Promise<unknown>): Promise<number> => {
+    const sum = async (): Promise<number> => (await Promise.all(of.map(cpuUs))).reduce((a, b) => a + b, 0);
+    const before = await sum();
+    await repeat(roundsPerRun, work);
+    return ((await sum()) - before) / (roundsPerRun * of.length);
+  };
+  const callBare = bareCalls(bare, 1);
+  const costs = kinds.map(() => [] as number[]);
+  const bareCosts: number[] = [];
   for (let run = -1; run < runs; run += 1) {
-    const same = await cost(pids, () => repeat(roundsPerRun, () => links.round(revision)));
-    const changed = await cost(pids, () => repeat(roundsPerRun, () => links.round(++revision)));
-    const yardstick = await cost([bare.pid], callBare);
+    const measured: number[] = [];
+    for (const { work } of kinds) measured.push(await cost(pids, work));
+    const yardstick = (await cost([bare.pid], callBare)) / callsPerRound;
     if (run < 0) continue;
-    costs.same.push(same);
-    costs.changed.push(changed);
-    costs.bare.push(yardstick);
+    measured.forEach((value, at) => costs[at]?.push(value));
+    bareCosts.push(yardstick);
   }
   ended.abort();
-  const yardstickUs = median(costs.bare);
-  const row = (what: string, measuredUs: number, goal: number): Result => ({
-    what: `a round with each of ${real} daemons, ${what}`,
-    measured: `${amount(measuredUs, "µs")} of processor time`,
-    yardstick: `${callsPerRound} calls of bare connect-node ${amount(yardstickUs, "µs")}`,
-    value: measuredUs / yardstickUs,
-    ...{ goal, unit: "×", runs },
+  const yardstickUs = median(bareCosts);
+  return kinds.map(({ what, goal }, at): Result => {
+    const measuredUs = median(costs[at] ?? []);
+    return {
+      what: `${what}, of each of ${real} daemons that are followed`,
+      measured: `${amount(measuredUs, "µs")} of a node's processor time`,
+      yardstick: `a call of bare connect-node ${amount(yardstickUs, "µs")}`,
+      value: measuredUs / yardstickUs,
+      ...{ goal, unit: "×", runs },
+    };
   });
-  return [
-    row("the same jobs again", median(costs.same), 6),
-    row(`${pushedJobs} changed jobs`, median(costs.changed), 25),
-  ];
+}
+
+/** What one more follower costs a node for each event. */
+async function measureEvents(node: BenchDaemon, door: Door): Promise<Result> {
+  const schedules = createClient(ScheduleService, socketTransport(node.socket, "grpc"));
+  const change = async (comment: number): Promise<void> => {
+    const action = { type: "shell", command: "true" };
+    await schedules.upsertSchedule({ id: "told", trigger: "0 4 1 1 *", comment: String(comment), action });
+  };
+  let comment = 0;
+  const changes = (): Promise<void> => repeat(roundsPerRun, () => change(++comment));
+  const cost = async (): Promise<number> => {
+    const before = await cpuUs(node.pid);
+    await changes();
+    return ((await cpuUs(node.pid)) - before) / roundsPerRun;
+  };
+  await changes();
+  const [followed, alone]: [number[], number[]] = [[], []];
+  for (let run = 0; run < runs; run += 1) {
+    alone.push(await cost());
+    using links = linksTo(Array.from({ length: following }, () => door));
+    const ended = new AbortController();
+    await links.each((link) => link.follow(ended.signal));
+    followed.push(await cost());
+    ended.abort();
+  }
+  const [withThem, without] = [median(followed), median(alone)];
+  const each = (withThem - without) / following;
+  return {
+    what: `an event to one more of ${following} followers`,
+    measured: `${amount(each, "µs")} of a node's processor time`,
+    yardstick: `the change that it tells of, which nobody follows ${amount(without, "µs")}`,
+    value: each / without,
+    ...{ goal: 0.25, unit: "×", runs },
+  };
 }
 
 /** Of the year before, and of a future with fields that nobody knows yet: against today's. */

@@ -41,11 +41,22 @@ export class NodeLink implements Disposable {
 
   /** What a platform asks now and then: whether the node can take jobs, the push of all of them, and how the host is. */
   async round(revision = 0): Promise<void> {
-    const options = { timeoutMs: deadlineMs };
-    const { capabilities } = await createClient(DaemonService, this.#transport).getStatus({}, options);
-    if (!capabilities.includes("schedules")) throw new Error("the node takes no schedules");
+    await this.status();
     await this.push(revision);
-    await createClient(MonitorService, this.#transport).getSystemMetrics({}, options);
+    await this.metrics();
+  }
+
+  /** Resolves once the node answers a round: one that has just started has no metrics yet. */
+  async untilReady(): Promise<void> {
+    for (let attempt = 0; ; attempt += 1) {
+      try {
+        await this.round();
+        return;
+      } catch (error) {
+        if (attempt > 8) throw error;
+        await sleep(backOffMs(attempt, 1_000));
+      }
+    }
   }
 
   /** @param revision another one is another push of the same jobs */
@@ -63,7 +74,13 @@ export class NodeLink implements Disposable {
   }
 
   async status(): Promise<void> {
-    await createClient(DaemonService, this.#transport).getStatus({}, { timeoutMs: deadlineMs });
+    const options = { timeoutMs: deadlineMs };
+    const { capabilities } = await createClient(DaemonService, this.#transport).getStatus({}, options);
+    if (!capabilities.includes("schedules")) throw new Error("the node takes no schedules");
+  }
+
+  async metrics(): Promise<void> {
+    await createClient(MonitorService, this.#transport).getSystemMetrics({}, { timeoutMs: deadlineMs });
   }
 
   /** Resolves once the stream has begun; its events are read until `signal` aborts. */
