@@ -106,6 +106,21 @@ test("files that nobody touched are named alone, and all comes back as it is", a
   t.is(bulk?.ino, there?.ino, "no byte of it was copied");
 });
 
+test("trees of any depth have marks", async (t) => {
+  await using world = await createWorld();
+  const deepest = `data${"/d".repeat(700)}`;
+  await run(world, `mkdir -p repo ${deepest} && echo low > ${deepest}/file && echo high > data/e`);
+  await wait(settledMs);
+  const base = await write(world, { marks: true });
+  await read(world, base, ["repo.base", "data.base"]);
+  await run(world, "echo higher > data/e");
+  const rest = await write(world, since(base));
+  t.true(rest.archive.contentBytes < 10, String(rest.archive.contentBytes));
+  await read(world, rest, ["repo.new", "data.new"], ["repo.base", "data.base"]);
+  const place = join(world.app, deepest.replace("data", "data.new"), "file");
+  t.is(await readFile(place, "utf8"), "low\n");
+});
+
 test("what was restored and is another one by now is refused, and so is nothing to take it from", async (t) => {
   await using world = await createWorld();
   await run(world, plant);

@@ -2,14 +2,13 @@
  * What tells later that a file was not touched: its inode and when that was changed last, which nothing but a change sets. Unlike
  * size and time it cannot be brought along by a file that was moved to its place.
  */
-import { closeSync, lstatSync } from "node:fs";
-import { at, namesIn, openSubdirectory, reopen } from "../directory.mjs";
+import { lstatSync } from "node:fs";
+import { at, namesIn, reopen } from "../directory.mjs";
 import { hasCode, RequestError } from "../request-error.mjs";
 import { runToEnd } from "../run-command.mjs";
+import { Trail } from "../trail.mjs";
 import { readIndex } from "./entry-index.mjs";
 
-/** A directory that is open for each. */
-const maxDepth = 256;
 /** A change in the same tick of the kernel's clock, or of a file system's, would show in nothing. */
 const settledMs = 2_000;
 
@@ -25,24 +24,39 @@ const settledMs = 2_000;
  * @param {(path: string, stat: BigIntStats) => void} take
  * @returns {Generator<undefined, void, void>}
  */
-export function* walkFiles(fd, path, isExcluded, take, depth = 0) {
-  if (depth > maxDepth) throw new RequestError("INVALID", `is more than ${maxDepth} directories deep`);
-  for (const name of readNames(fd)) {
-    const below = `${path}/${name}`;
-    if (isExcluded(below)) continue;
-    const stat = tryTo(() => lstatSync(at(fd, name), { bigint: true }));
-    if (stat === undefined) continue;
-    take(below, stat);
-    yield;
-    if (!stat.isDirectory()) continue;
-    const next = tryTo(() => openSubdirectory(fd, name));
-    if (next === undefined) continue;
-    try {
-      yield* walkFiles(next, below, isExcluded, take, depth + 1);
-    } finally {
-      closeSync(next);
+export function* walkFiles(fd, path, isExcluded, take) {
+  const trail = new Trail(fd);
+  try {
+    const levels = [{ path, names: readNames(fd) }];
+    for (let level = levels.at(-1); level; level = levels.at(-1)) {
+      const name = level.names.pop();
+      if (name === undefined) {
+        levels.pop();
+        if (levels.length > 0) trail.leave();
+        continue;
+      }
+      const below = `${level.path}/${name}`;
+      if (isExcluded(below)) continue;
+      const stat = tryTo(() => lstatSync(at(trail.fd, name), { bigint: true }));
+      if (stat === undefined) continue;
+      take(below, stat);
+      yield;
+      const names = stat.isDirectory() ? tryTo(() => namesBelow(trail, name)) : undefined;
+      if (names !== undefined) levels.push({ path: below, names });
     }
+  } finally {
+    trail.close();
   }
+}
+
+/**
+ * Enters a directory.
+ * @param {Trail} trail
+ * @param {string} name
+ */
+function namesBelow(trail, name) {
+  trail.enter(name);
+  return readNames(trail.fd);
 }
 
 /** @param {number} fd */
