@@ -21,6 +21,7 @@ const deadlineMs = 30_000;
 export class NodeLink implements Disposable {
   readonly #session: Http2SessionManager;
   readonly #transport: Transport;
+  #told = 0;
 
   constructor(address: NodeAddress) {
     const baseUrl = "port" in address ? `http://127.0.0.1:${address.port}` : "http://localhost";
@@ -37,6 +38,11 @@ export class NodeLink implements Disposable {
         },
       ],
     });
+  }
+
+  /** How many events it was told of, those that its streams began with among them. */
+  get told(): number {
+    return this.#told;
   }
 
   /** What a platform asks now and then: whether the node can take jobs, the push of all of them, and how the host is. */
@@ -88,9 +94,10 @@ export class NodeLink implements Disposable {
     const events = createClient(EventService, this.#transport).streamEvents({}, { signal });
     const reader = events[Symbol.asyncIterator]();
     await reader.next();
+    this.#told += 1;
     void (async () => {
       try {
-        while ((await reader.next()).done !== true);
+        while ((await reader.next()).done !== true) this.#told += 1;
       } catch {
         // It has been ended, as it shall be.
       }

@@ -98,14 +98,14 @@ ${more}
     return body;
   }
 
-  /** Makes a package below this daemon's directory and returns its path. */
-  async writePackage(id: string, script: string): Promise<string> {
+  /** Makes a package below this daemon's directory and returns its path. @param more of its manifest */
+  async writePackage(id: string, script: string, more = ""): Promise<string> {
     const dir = join(this.dir, "packages", id);
     await mkdir(dir, { recursive: true });
     await writeFile(join(dir, "app.mjs"), script);
     await writeFile(
       join(dir, "svc.yaml"),
-      `id: ${id}\nname: ${id}\nversion: "1.0.0"\nprocess:\n  exec: [node, app.mjs]\n`,
+      `id: ${id}\nname: ${id}\nversion: "1.0.0"\nprocess:\n  exec: [node, app.mjs]\n${more}`,
     );
     return dir;
   }
