@@ -5,7 +5,7 @@
 import type { ExportAppRequestTo } from "../../gen/svc/v1/words.ts";
 import { missing } from "../../.ci/optional.ts";
 import { engineProgram, type EngineProgram } from "./engine-programs.ts";
-import { exportShape, shapes } from "./exported-shapes.ts";
+import { exportShape, shapes } from "../export/support/exported-shapes.ts";
 import { startKubernetes } from "./kubernetes.ts";
 import { startNomad } from "./nomad.ts";
 

@@ -12,6 +12,8 @@ import { exportApp as exportWith } from "../../src/export/export.ts";
 import type { ExportedApp } from "../../src/export/workload.ts";
 import type { RunnableApp } from "../../src/runtimes/runtime.ts";
 import { parseManifest } from "../packages/support/manifests.ts";
+import { exportShape, shapes } from "./support/exported-shapes.ts";
+import { problemsOf } from "./support/manifest-schemas.ts";
 import { canReadYaml } from "../support/python-yaml.ts";
 
 const secret = "open sesame $(whoami) ${x} %h";
@@ -69,6 +71,23 @@ test("what is no container cannot be exported", async (t) => {
   const app = await appOf('id: plain\nname: Plain\nversion: "1"\nprocess: { exec: [sleep, "1"] }\n');
   t.throws(() => exportApp(app, "kubernetes"), { message: /runs on the process runtime/ });
 });
+
+for (const shape of Object.keys(shapes)) {
+  test(`an app of the shape "${shape}" is exported as Kubernetes and Nomad document it`, async (t) => {
+    const [manifests] = (await exportShape(shape, "kubernetes")).files;
+    const documents = parseAllDocuments(manifests?.content ?? "").map((each) => each.toJS() as object);
+    t.true(documents.length > 0);
+    t.deepEqual(
+      documents.flatMap((document) => problemsOf("kubernetes", document)),
+      [],
+    );
+    const [job] = (await exportShape(shape, "nomad")).files;
+    const described = JSON.parse(job?.content ?? "") as object;
+    t.deepEqual(problemsOf("nomad", described), []);
+    for (const document of documents) t.not(problemsOf("kubernetes", { ...document, odd: 1 }).length, 0);
+    t.not(problemsOf("nomad", { ...described, odd: 1 }).length, 0);
+  });
+}
 
 test("Kubernetes gets a deployment with its settings, secrets, claim, probes, limits and service", async (t) => {
   const [file] = exportApp(await shop(), "kubernetes").files;

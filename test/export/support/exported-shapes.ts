@@ -1,8 +1,8 @@
 /** Packages of every shape that can be exported, and what they become. */
-import type { ExportAppRequestTo } from "../../gen/svc/v1/words.ts";
-import { exportApp } from "../../src/export/export.ts";
-import type { ExportedApp } from "../../src/export/workload.ts";
-import { parseManifest } from "../packages/support/manifests.ts";
+import type { ExportAppRequestTo } from "../../../gen/svc/v1/words.ts";
+import { exportApp } from "../../../src/export/export.ts";
+import type { ExportedApp } from "../../../src/export/workload.ts";
+import { parseManifest } from "../../packages/support/manifests.ts";
 
 interface Shape {
   /** Of the manifest, below its id, name and version. */
