@@ -77,11 +77,17 @@ function sendOverOne(socket: Socket, question: Buffer, count: number): Promise<v
 
 /** Processor time that all threads of a process have had so far, in microseconds. */
 export async function cpuUs(pid: number): Promise<number> {
+  return [...(await threadsUs(pid)).values()].reduce((sum, spent) => sum + spent, 0);
+}
+
+/** The same of each thread that it has now, by its id: one that ends takes its time with it. */
+export async function threadsUs(pid: number): Promise<ReadonlyMap<string, number>> {
   const tasks = await readdir(`/proc/${pid}/task`);
-  const spent = await Promise.all(
-    tasks.map((task) => readFile(`/proc/${pid}/task/${task}/schedstat`, "utf8").catch(() => "0")),
-  );
-  return spent.reduce((sum, line) => sum + Number(line.split(" ", 1)[0]) / 1_000, 0);
+  const spent = tasks.map(async (task): Promise<[string, number]> => {
+    const line = await readFile(`/proc/${pid}/task/${task}/schedstat`, "utf8").catch(() => "0");
+    return [task, Number(line.split(" ", 1)[0]) / 1_000];
+  });
+  return new Map(await Promise.all(spent));
 }
 
 /**
