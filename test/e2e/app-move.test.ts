@@ -15,6 +15,7 @@ import { hasAge, needsAge, newAgeKey } from "../support/age.ts";
 import { startDaemon, type TestDaemon } from "../support/daemon.ts";
 import { eventually } from "../support/eventually.ts";
 import { writeFiles } from "../support/packages.ts";
+import { processesIn } from "../support/processes.ts";
 import { main } from "../support/svc-main.ts";
 
 interface Nodes {
@@ -391,67 +392,135 @@ ageSerial(`an archive that its node encrypts goes with --identity, and not witho
   }
 });
 
-/** By chance, after how long the command is killed. */
-const kills = process.env["SVC_LONG"] === undefined ? 4 : 100;
+const victims = {
+  command: "the command",
+  from: "the daemon that it leaves",
+  to: "the daemon that it goes to",
+};
+/** Of each victim, by chance after how long. */
+const kills = process.env["SVC_LONG"] === undefined ? 2 : 34;
 
-test.serial(
-  `killed ${kills} times at any moment, it runs on one node at most, and the same command ends it`,
-  async (t) => {
-    t.timeout(60_000 + kills * 60_000);
-    const nodes = t.context;
-    const id = "hunted";
-    await install(nodes, id);
-    const begunMs = performance.now();
-    const once_ = await svc(nodes, "app", "move", id, "--to", "attic");
-    const wholeMs = performance.now() - begunMs;
-    t.is(once_.exitCode, 0, once_.stderr);
-    let [from, to] = ["attic", "near"];
-    const command = (...args: string[]): string[] => ["-N", from, "app", "move", id, ...args];
-    for (let kill = 1; kill <= kills; kill += 1) {
-      // Whatever is left there of the time before.
-      const target = to === "near" ? nodes.near : nodes.attic;
-      await eventually(() => target.client(AppService).removeApp({ id }), deadlineMs);
-      const afterMs = Math.random() * wholeMs * 1.2;
-      const child = spawn(process.execPath, [main, ...command("--to", to)], {
-        env: { ...process.env, HOME: nodes.home, XDG_CONFIG_HOME: "" },
-        stdio: "ignore",
-      });
-      const ended = once(child, "exit");
-      const timer = setTimeout(() => child.kill("SIGKILL"), afterMs);
-      const gone = new AbortController();
-      const over = ended.then(() => gone.abort());
-      while (!gone.signal.aborted) {
-        const states = await Promise.all([stateAt(nodes.near, id), stateAt(nodes.attic, id)]);
-        const running = states.filter((state) => state === "RUNNING");
-        assert.ok(running.length <= 1, `kill ${kill} after ${afterMs} ms: ${states.join(" and ")}`);
-      }
-      await over;
-      clearTimeout(timer);
-      const goesBack = child.signalCode !== null && kill % 2 === 0;
-      if (child.signalCode !== null) {
+for (const [victim, words] of Object.entries(victims)) {
+  test.serial(
+    `${words} killed ${kills} times at any moment: it runs on one node at most, and the same command ends it`,
+    async (t) => {
+      t.timeout(60_000 + kills * 60_000);
+      const nodes = t.context;
+      const id = `hunted-${victim}`;
+      await install(nodes, id);
+      const begunMs = performance.now();
+      const first = await svc(nodes, "app", "move", id, "--to", "attic");
+      const wholeMs = performance.now() - begunMs;
+      t.is(first.exitCode, 0, first.stderr);
+      let [from, to]: [NodeName, NodeName] = ["attic", "near"];
+      const outcomes = new Map<string, number>();
+      for (let kill = 1; kill <= kills; kill += 1) {
+        // What was moved the time before stays there, stopped.
         await eventually(async () => {
-          const done = await svc(nodes, ...command(...(goesBack ? ["--abort"] : ["--to", to])));
-          const why = `kill ${kill} after ${afterMs} ms: ${done.stderr}`;
-          // Nothing had begun yet, or all was over already.
-          const wasNothing = /no move of hunted was interrupted|has an app hunted already/.test(done.stderr);
-          assert.ok(done.exitCode === 0 || wasNothing, why);
+          if ((await stateAt(nodes[to], id)) !== "") await nodes[to].client(AppService).removeApp({ id });
         }, deadlineMs);
+        const before = await dataAt(nodes[from], id);
+        const afterMs = Math.random() * wholeMs * 1.2;
+        const killed = { command: undefined, from: nodes[from], to: nodes[to] }[victim];
+        const ended = await moveAndKill(nodes, { id, from, to, afterMs, killed });
+        const told = `kill ${kill} after ${Math.round(afterMs)} ms: ${ended.said}`;
+        const goesBack = kill % 2 === 0;
+        const command = ["-N", from, "app", "move", id, ...(goesBack ? ["--abort"] : ["--to", to])];
+        if (ended.exitCode !== 0) {
+          await eventually(async () => {
+            const done = await svc(nodes, ...command);
+            // Nothing had begun yet, or all was over already.
+            const wasNothing = /no move of \S+ was interrupted|has an app \S+ already/.test(done.stderr);
+            assert.ok(done.exitCode === 0 || wasNothing, `${told}; then: ${done.stderr}`);
+          }, deadlineMs);
+        }
+        const states = await eventually(async () => {
+          const both = await Promise.all([stateAt(nodes[from], id), stateAt(nodes[to], id)]);
+          const running = both.filter((state) => state === "RUNNING");
+          assert.equal(running.length, 1, `${told}; then ${both.join(" and ")}`);
+          return both;
+        }, deadlineMs);
+        t.deepEqual(await runningCopies(nodes, id), [states[0] === "RUNNING" ? from : to], told);
+        if (states[1] === "RUNNING") [from, to] = [to, from];
+        const after = await dataAt(nodes[from], id);
+        for (const name of dataFiles)
+          t.true(after[name]?.startsWith(before[name] ?? ""), `${told}: ${name} lost something`);
+        const outcome = `${ended.exitCode === 0 ? "done" : ended.exitCode === null ? "killed" : "failed"}, ${states.join(" and ")}`;
+        outcomes.set(outcome, (outcomes.get(outcome) ?? 0) + 1);
       }
-      const there = to === "near" ? nodes.near : nodes.attic;
-      const back = await stateAt(there, id);
-      if (back === "RUNNING") [from, to] = [to, from];
-      else if (back === "") await svc(nodes, ...command("--to", to));
-      const [near, attic] = await Promise.all([stateAt(nodes.near, id), stateAt(nodes.attic, id)]);
-      t.is(
-        [near, attic].filter((state) => state === "RUNNING").length,
-        1,
-        `kill ${kill}: ${near} and ${attic}`,
-      );
-      from = near === "RUNNING" ? "near" : "attic";
-      to = near === "RUNNING" ? "attic" : "near";
+      t.log(Object.fromEntries(outcomes));
+      await svc(nodes, "-N", from, "app", "stop", id);
+    },
+  );
+}
+
+type NodeName = "near" | "attic";
+const dataFiles = ["starts", "beats"] as const;
+
+/** What the app has written there. */
+async function dataAt(
+  daemon: TestDaemon,
+  id: string,
+): Promise<Partial<Record<(typeof dataFiles)[number], string>>> {
+  const { directory } = await daemon.client(AppService).getApp({ id });
+  const read = dataFiles.map(async (name) => [name, await readFile(join(directory, "data", name), "utf8")]);
+  return Object.fromEntries(await Promise.all(read)) as Record<string, string>;
+}
+
+/** Where the app's program runs, whatever the daemons say. */
+async function runningCopies(nodes: Nodes, id: string): Promise<NodeName[]> {
+  const found: NodeName[] = [];
+  for (const name of ["near", "attic"] as const) {
+    // What restores it is there, too.
+    const pids = await processesIn(join(nodes[name].storeDir, "apps", id));
+    const commands = pids.map((pid) => readFile(`/proc/${pid}/cmdline`, "utf8").catch(() => ""));
+    if ((await Promise.all(commands)).some((command) => command.includes("app.mjs"))) found.push(name);
+  }
+  return found;
+}
+
+interface Kill {
+  readonly id: string;
+  readonly from: NodeName;
+  readonly to: NodeName;
+  readonly afterMs: number;
+  /** Comes back some time later; without one the command itself is killed. */
+  readonly killed: TestDaemon | undefined;
+}
+
+/** All the while it runs on one node at most. @returns how the command ended, `null` where it was killed */
+async function moveAndKill(
+  nodes: Nodes,
+  { id, from, to, afterMs, killed }: Kill,
+): Promise<{ exitCode: number | null; said: string }> {
+  const child = spawn(process.execPath, [main, "-N", from, "app", "move", id, "--to", to], {
+    env: { ...process.env, HOME: nodes.home, XDG_CONFIG_HOME: "" },
+    stdio: ["ignore", "ignore", "pipe"],
+  });
+  let said = "";
+  child.stderr.setEncoding("utf8").on("data", (text: string) => (said += text));
+  const ended = once(child, "close") as Promise<[number | null]>;
+  const over = new AbortController();
+  const strike = async (): Promise<void> => {
+    await wait(afterMs);
+    if (killed === undefined) {
+      child.kill("SIGKILL");
+      return;
     }
-    const starts = (await svc(nodes, "-N", from, "file", "cat", `${id}:data/starts`)).stdout;
-    t.true(starts.includes(nodes.near.storeDir), "nothing of before is lost");
-    await svc(nodes, "-N", from, "app", "stop", id);
-  },
-);
+    await killed.kill();
+    await wait(Math.random() * 1_000);
+    await killed.restart();
+  };
+  const both: number[] = [];
+  const begunMs = performance.now();
+  const struck = Promise.all([strike(), ended]).finally(() => over.abort());
+  struck.catch(() => undefined);
+  while (!over.signal.aborted) {
+    const copies = await runningCopies(nodes, id);
+    if (copies.length > 1) both.push(Math.round(performance.now() - begunMs));
+    await wait(5);
+  }
+  const [, [exitCode]] = await struck;
+  assert.deepEqual(both, [], `killed after ${Math.round(afterMs)} ms, it ran on both nodes: ${said}`);
+  return { exitCode, said };
+}
