@@ -40,7 +40,7 @@ export class BackupHold {
   }
 
   /**
-   * Runs the package's dump, then `read` while nobody upgrades or removes the app, then what the package does after it.
+   * Runs the package's dump, then `read`, then what the package does after it, while nobody upgrades or removes the app.
    * @throws SvcError `app_busy`, `build_failed` for the dump, `unavailable` when it cannot be frozen, or did not stand still
    *   until all was read; whatever `read` throws. The app goes on in any case.
    */
@@ -59,8 +59,9 @@ export class BackupHold {
       result = await this.#read(operation, mode, read, work);
     } finally {
       try {
-        stoodStill = await this.release(operation);
-        warnings.push(...(await this.#after(id, work)));
+        stoodStill = await this.#bringBack(operation);
+        warnings.push(...(await this.#after(operation, work)));
+        await operations.end(operation);
       } finally {
         // Where it could not be brought back, the next sweep tries again.
         operations.release(operation);
@@ -94,7 +95,7 @@ export class BackupHold {
   }
 
   /** Whoever gave up waiting has left a dump all the same. @returns what went wrong, which spoils no archive */
-  async #after(id: string, { onProgress }: WorkOptions): Promise<string[]> {
+  async #after({ appId: id }: Operation, { onProgress }: WorkOptions): Promise<string[]> {
     const { registry, runnable, log } = this.#options;
     const app = registry.get(id);
     const step = app?.manifest.backup?.after;
@@ -110,23 +111,27 @@ export class BackupHold {
     }
   }
 
+  /** Brings the app of a backup back that was left behind. */
+  async release(operation: Operation): Promise<void> {
+    await this.#bringBack(operation);
+    await this.#options.operations.end(operation);
+  }
+
   /**
-   * Brings the app back; also what recovery does with a backup that was left behind.
+   * The app does what it did before, and is still held.
    * @returns false when it was frozen, and did not stand still until now
    */
-  async release(operation: Operation): Promise<boolean> {
+  async #bringBack(operation: Operation): Promise<boolean> {
     const { operations, registry, lifecycle, runtimeOf, runnable } = this.#options;
     const phase = operation.phase as HoldPhase;
     const app = registry.get(operation.appId);
-    if (phase === "away" && app !== undefined) {
-      await lifecycle.finishStart(operation);
+    if (phase === "read" || app === undefined) return true;
+    if (phase === "away") {
+      await lifecycle.finishStart(operation, "read" satisfies HoldPhase);
       return true;
     }
-    let stoodStill = true;
-    if (phase === "frozen" && app !== undefined) {
-      stoodStill = await runtimeOf(app).thaw(runnable(app), operation.detail.frozen ?? []);
-    }
-    await operations.end(operation);
+    const stoodStill = await runtimeOf(app).thaw(runnable(app), operation.detail.frozen ?? []);
+    await operations.enter(operation, "read" satisfies HoldPhase);
     return stoodStill;
   }
 }

@@ -11,6 +11,13 @@ import type { PortHolders } from "./port-holders.ts";
 import { writeSettingsFiles } from "./settings-files.ts";
 import type { AppsContext } from "./apps-context.ts";
 
+interface SettleOptions {
+  /** What is recorded of a failure; default: nothing. */
+  afterError?: (app: AppRecord, error: unknown) => AppPatch;
+  /** The phase in which the operation goes on; it ends without one, and after an error. */
+  next?: string | undefined;
+}
+
 export class Lifecycle {
   readonly #registry: AppRegistry;
   readonly #operations: Operations;
@@ -94,8 +101,11 @@ export class Lifecycle {
     await this.finishRestart(operation);
   }
 
-  /** The rest of a start under its lock; also what recovery does with one that was left behind. */
-  async finishStart(operation: Operation): Promise<void> {
+  /**
+   * The rest of a start under its lock; also what recovery does with one that was left behind.
+   * @param next the phase in which an operation that is more than a start goes on holding the app, once that is up
+   */
+  async finishStart(operation: Operation, next?: string): Promise<void> {
     const start = async (app: AppRecord): Promise<AppPatch> => {
       const runtime = this.#runtimeOf(app);
       if (!isUpNow(runtime.status(app.id))) {
@@ -108,7 +118,7 @@ export class Lifecycle {
       const startedSettings = mergeDefaults(app.manifest, app.settings);
       return { state: "RUNNING", stateReason: "", failure: null, startedSettings };
     };
-    await this.#settle(operation, start, (app, error) => this.#failed(app, error));
+    await this.#settle(operation, start, { afterError: (app, error) => this.#failed(app, error), next });
   }
 
   /** What it ran as before is not needed any more; were it left, somebody could start it. */
@@ -162,18 +172,21 @@ export class Lifecycle {
   async #settle(
     operation: Operation,
     work: (app: AppRecord) => Promise<AppPatch>,
-    afterError: (app: AppRecord, error: unknown) => AppPatch = () => ({}),
+    { afterError = () => ({}), next }: SettleOptions = {},
   ): Promise<void> {
     const app = this.#held(operation);
     let patch: AppPatch = {};
+    let phase: string | undefined;
     try {
       patch = await work(app);
+      phase = next;
     } catch (error) {
       patch = afterError(app, error);
       throw error;
     } finally {
       const statements = Object.keys(patch).length === 0 ? [] : [patchApp(app.id, patch)];
-      await this.#operations.end(operation, statements);
+      if (phase === undefined) await this.#operations.end(operation, statements);
+      else await this.#operations.enter(operation, phase, statements);
     }
   }
 

@@ -442,6 +442,49 @@ test("an app is stopped for its backup where that is asked for, and runs again; 
   await apps.stopApp({ id: "web" });
 });
 
+for (const mode of ["live", "pause", "stop"])
+  test(`what a package does after a backup comes when its app goes on, which nobody else touches until then: ${mode}`, async (t) => {
+    await using daemon = await startDaemon();
+    const apps = daemon.client(AppService);
+    const after = "cd $SVC_DATA_DIR; touch began; while test ! -e go; do sleep 0.02; done";
+    const { directory } = await install(
+      daemon,
+      apps,
+      `backup: { mode: ${mode}, after: { exec: [sh, -c, "${after}"] } }`,
+    );
+    await apps.startApp({ id: "web" });
+    const backup = daemon.client(BackupService).createBackup({ appId: "web" });
+    await eventually(() => stat(join(directory, "data/began")));
+    const app = await apps.getApp({ id: "web" });
+    t.like(app, { state: "RUNNING", stateReason: "", operation: { kind: "backup" } });
+    t.like(await errorOf(apps.stopApp({ id: "web" })), { reason: "app_busy" });
+    await writeFile(join(directory, "data/go"), "");
+    t.like(await backup, { warnings: [], results: [{ error: "" }] });
+    t.is((await apps.getApp({ id: "web" })).operation, undefined);
+    await apps.stopApp({ id: "web" });
+  });
+
+test("a verification that is given up ends, and leaves nothing of what it tried", async (t) => {
+  await using daemon = await startDaemon();
+  const backups = daemon.client(BackupService);
+  const { directory } = await install(daemon, daemon.client(AppService));
+  await writeFile(join(directory, "data/bulk"), randomBytes(64 << 20));
+  const dir = join(daemon.dir, "slow");
+  await mkdir(dir, { mode: 0o700 });
+  // All of it would take a minute.
+  const location = { case: "local", value: { dir } } as const;
+  await backups.upsertBackupStorage({ name: "slow", location, maxBytesPerSec: 1n << 20n });
+  const { results } = await backups.createBackup({ appId: "web", storages: ["slow"] });
+  const ref = { appId: "web", storage: "slow", name: results[0]?.name ?? "" };
+  const trials = join(daemon.storeDir, "trials");
+  const verifying = new AbortController();
+  const verified = errorOf(backups.verifyBackup({ ...ref, deep: true }, { signal: verifying.signal }));
+  await eventually(async () => assert.equal((await readdir(trials)).length, 1));
+  verifying.abort();
+  t.like(await verified, { code: "Canceled" });
+  await eventually(async () => assert.deepEqual(await readdir(trials), []), 15_000);
+});
+
 test("a backup and a restore that are given up leave no archive, and the app as it was", async (t) => {
   await using daemon = await startDaemon();
   const apps = daemon.client(AppService);
