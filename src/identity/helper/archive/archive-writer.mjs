@@ -69,7 +69,7 @@ export class ArchiveWriter {
   #warnings = [];
 
   /**
-   * @param {(bytes: Buffer) => Promise<void>} output
+   * @param {(bytes: Buffer, onWritten?: () => void) => Promise<void>} output
    * @param {(doneBytes: number) => void} report
    */
   constructor(output, report) {
@@ -244,8 +244,7 @@ export class ArchiveWriter {
   #handler(marks) {
     /** @type {import("node:crypto").Hash | undefined} */
     let hashing;
-    let sha256 = "";
-    /** @type {TarEntry | undefined} */
+    /** @type {IndexedEntry | undefined} */
     let current;
     const take = (/** @type {Buffer} */ piece) => {
       this.#written += piece.length;
@@ -253,14 +252,17 @@ export class ArchiveWriter {
     };
     return {
       entry: (/** @type {TarEntry} */ entry, /** @type {Buffer} */ headers) => {
-        current = { ...entry, at: this.#written, dataAt: this.#written + headers.length };
+        current = Object.assign(entry, {
+          at: this.#written,
+          dataAt: this.#written + headers.length,
+          sha256: entry.type === "file" ? sha256OfNothing : "",
+        });
         hashing = undefined;
-        sha256 = entry.type === "file" ? sha256OfNothing : "";
         take(headers);
       },
       content: (/** @type {Buffer} */ piece) => {
         // Most files are in one piece, and this way takes half as long for them.
-        if (piece.length === current?.stored) sha256 = hash("sha256", piece);
+        if (piece.length === current?.stored) current.sha256 = hash("sha256", piece);
         else (hashing ??= createHash("sha256")).update(piece);
         this.#entryBytes += piece.length;
         take(piece);
@@ -271,8 +273,10 @@ export class ArchiveWriter {
         this.#entries++;
         this.#entryBytes = 0;
         this.#contentBytes += current.size;
-        const mark = marks?.get(current.path) ?? "";
-        this.#index.add({ ...current, sha256: hashing?.digest("hex") ?? sha256, mark, same: false });
+        if (hashing) current.sha256 = hashing.digest("hex");
+        const mark = marks?.get(current.path);
+        if (mark !== undefined) current.mark = mark;
+        this.#index.add(current);
       },
     };
   }

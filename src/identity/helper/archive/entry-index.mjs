@@ -2,7 +2,7 @@
  * The index of an archive: a line of JSON per entry, in the archive's order, in zstd blocks. Each block has its length
  * and its raw length in front, unsigned 32 bit little-endian, so that it is read and written piece by piece.
  */
-import { compressFrame, openFrame } from "./frames.mjs";
+import { compressFrame, giveBack, openFrame } from "./frames.mjs";
 import { damaged } from "./tar-reader.mjs";
 
 const blockBytes = 1 << 20;
@@ -46,7 +46,9 @@ export class IndexWriter {
         const prefix = Buffer.alloc(prefixBytes);
         prefix.writeUInt32LE(frame.length, 0);
         prefix.writeUInt32LE(raw.length, 4);
-        return Buffer.concat([prefix, frame]);
+        const block = Buffer.concat([prefix, frame]);
+        giveBack(frame);
+        return block;
       }),
     );
   }

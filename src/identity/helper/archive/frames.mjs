@@ -23,36 +23,47 @@ const maxUnderWay = 3;
 /** Length and raw length, unsigned 32 bit little-endian, and the SHA-256 of the frame as it is stored. */
 export const tableRowBytes = 40;
 
+/** Incompressible bytes grow a little; and what is larger than that has memory of its own, and no part of what others have. */
+const spareBytes = 64 << 10;
+
 const decompressAsync = promisify(zstdDecompress);
 
 /**
+ * On the thread pool.
  * @param {Buffer} raw Lent until the promise resolves.
  * @param {number} [level]
- * @returns {Promise<Buffer>}
+ * @returns {Promise<Buffer<ArrayBuffer>>} In memory that is the caller's alone, and more than it takes: see {@link giveBack}.
  */
 export function compressFrame(raw, level = thoroughLevel) {
-  const { promise, resolve, reject } = /** @type {PromiseWithResolvers<Buffer>} */ (Promise.withResolvers());
-  const chunkSize = raw.length + (raw.length >> 7) + 1024;
+  const { promise, resolve, reject } = /** @type {PromiseWithResolvers<Buffer<ArrayBuffer>>} */ (
+    Promise.withResolvers()
+  );
   const stream = createZstdCompress({
     // Told at once that this is all, and with room for all that it may come to, zstd needs no copy of it, and a third less time.
     flush: constants.ZSTD_e_end,
-    chunkSize,
+    chunkSize: raw.length + (raw.length >> 7) + spareBytes,
     params: { [constants.ZSTD_c_compressionLevel]: level, [constants.ZSTD_c_checksumFlag]: 1 },
   });
-  /** @type {Buffer[]} */
+  /** @type {Buffer<ArrayBuffer>[]} */
   const pieces = [];
   stream.on("data", (piece) => pieces.push(piece));
   stream.on("error", reject);
   stream.write(raw, () => {
     // Not ended: that would be one more frame, an empty one.
     stream.destroy();
-    // A copy has no more memory than it needs. What it is a copy of is given back at once, as the collector does not see how much
-    // it is; little of it may be part of what others have.
-    resolve(Buffer.concat(pieces));
-    for (const { buffer } of pieces)
-      if (buffer instanceof ArrayBuffer && buffer.byteLength === chunkSize) buffer.transfer(0);
+    const [frame, ...rest] = pieces;
+    if (frame !== undefined && rest.length === 0) resolve(frame);
+    else reject(new Error("zstd had no room for a frame"));
   });
   return promise;
+}
+
+/**
+ * Gives the memory back that a frame lies in: the collector does not see how much it is.
+ * @param {Buffer<ArrayBuffer>} frame of {@link compressFrame}
+ */
+export function giveBack({ buffer }) {
+  buffer.transfer(0);
 }
 
 /**
@@ -94,6 +105,7 @@ class FrameCompressor {
       compressFrame(raw, fastLevel),
     ]);
     this.#level = thorough.length < fast.length * (1 - worthwhile) ? thoroughLevel : fastLevel;
+    giveBack(fast);
     return thorough;
   }
 }
@@ -115,7 +127,7 @@ export class FrameWriter {
   storedBytes = 0;
   rawBytes = 0;
 
-  /** @param {(frame: Buffer) => Promise<void>} send */
+  /** @param {(frame: Buffer, onWritten: () => void) => Promise<void>} send `onWritten`: nobody will look at the frame any more. */
   constructor(send) {
     this.#send = send;
   }
@@ -176,6 +188,6 @@ export class FrameWriter {
     this.#rows.push(row);
     this.storedBytes += frame.length;
     this.rawBytes += rawBytes;
-    await this.#send(frame);
+    await this.#send(frame, () => giveBack(frame));
   }
 }
