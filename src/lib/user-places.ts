@@ -7,6 +7,11 @@ export interface PlaceBounds {
   /** Of all users, and of one. */
   readonly users: number;
   readonly perUser: number;
+  /**
+   * Who is first of those who wait for one user's places: without it, who came first. `newest` is for what takes moments, where
+   * one more is to wait for none of the hundreds that its user asked for before; these wait for as long as newer ones come.
+   */
+  readonly first?: "newest";
 }
 
 interface User {
@@ -114,23 +119,25 @@ export class UserPlaces {
 
   #wakeNext(): void {
     for (const [uid, user] of this.#users) {
-      const wake = user.waiting[user.head];
-      if (wake === undefined || this.#full(user) !== undefined) continue;
-      this.#advance(uid, user);
-      wake(this.#give(uid, user));
+      if (waitingCount(user) === 0 || this.#full(user) !== undefined) continue;
+      const wake = this.#next(user);
+      // The other users go first from now on.
+      this.#users.delete(uid);
+      wake?.(this.#give(uid, user));
       return;
     }
   }
 
-  /** Takes the first of those who wait off the queue, and lets the other users go first from now on. */
-  #advance(uid: number, user: User): void {
+  /** Takes who is first off the queue. */
+  #next(user: User): ((place: Disposable) => void) | undefined {
+    if (this.#bounds.first === "newest") return user.waiting.pop();
+    const first = user.waiting[user.head];
     user.head += 1;
     if (user.head > user.waiting.length / 2) {
       user.waiting = user.waiting.slice(user.head);
       user.head = 0;
     }
-    this.#users.delete(uid);
-    this.#users.set(uid, user);
+    return first;
   }
 }
 

@@ -44,3 +44,33 @@ test("who waits may leave, and gets no place then", async (t) => {
   second[Symbol.dispose]();
   t.true(room.hasFor(1_001));
 });
+
+for (const [first, order] of [
+  [undefined, ["a1", "b1", "a2", "b2", "a3", "b3"]],
+  ["newest", ["a3", "b3", "a2", "b2", "a1", "b1"]],
+] as const) {
+  test(`users take turns, and of each the ${first ?? "oldest"} goes first`, async (t) => {
+    const bounds = { root: 1, users: 1, perUser: 1, ...(first !== undefined && { first }) };
+    const room = new UserPlaces("starts", () => false, bounds);
+    const held = await room.wait(1_000);
+    const begun: string[] = [];
+    const ends: Promise<void>[] = [];
+    for (const turn of [1, 2, 3]) {
+      for (const [uid, name] of [
+        [1_001, "a"],
+        [1_002, "b"],
+      ] as const) {
+        ends.push(
+          room.wait(uid).then((place) => {
+            begun.push(`${name}${turn}`);
+            place[Symbol.dispose]();
+          }),
+        );
+      }
+    }
+    held[Symbol.dispose]();
+    await Promise.all(ends);
+    t.deepEqual(begun, order);
+    t.true(room.hasFor(1_001));
+  });
+}

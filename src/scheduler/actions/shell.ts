@@ -22,9 +22,9 @@ export interface ShellOptions {
 
 /**
  * How many commands are started at once: as many as keep the processors busy, so that what all users have due in one
- * minute is no crowd that a quick job has to make its way through.
+ * minute is no crowd that a quick job has to make its way through. For the same reason a user's newest is started first.
  */
-export const startBounds: PlaceBounds = { root: 8, users: 16, perUser: 2 };
+export const startBounds: PlaceBounds = { root: 8, users: 16, perUser: 2, first: "newest" };
 /** One that has not begun by then, in a directory that hangs, say, keeps its place no longer. */
 const maxStartMs = 200;
 
