@@ -37,9 +37,8 @@ export interface JobViewsOptions {
   turns: Pick<FairTurns, "wait">;
 }
 
-/** A trigger's next firing, and for which instants that is the answer. */
+/** A trigger's next firing in a zone, and for which instants that is the answer. */
 interface KnownFiring {
-  readonly zone: Zone;
   readonly fromMs: number;
   /** Exclusive. */
   readonly untilMs: number;
@@ -67,8 +66,8 @@ const neverMs = 60_000;
 export class JobViews {
   readonly #options: JobViewsOptions;
   readonly #revisions = new WeakMap<Job, string>();
-  /** Many jobs have the same trigger, and mostly in the same zone; it stays the same when a job is written. */
-  readonly #firings = new WeakMap<Trigger, KnownFiring>();
+  /** Many jobs have the same trigger in the same zone, and keep it when they are written. */
+  readonly #firings = new WeakMap<Zone, WeakMap<Trigger, KnownFiring>>();
   readonly #kept = new KeptViews();
 
   constructor(options: JobViewsOptions) {
@@ -159,10 +158,15 @@ export class JobViews {
     const zone = this.#options.zones.named(timeZone);
     // One that this runtime no longer knows: the job does not fire either.
     if (zone === undefined) return undefined;
-    const known = this.#firings.get(trigger);
-    if (known?.zone === zone && nowMs >= known.fromMs && nowMs < known.untilMs) return known.nextMs;
+    let firings = this.#firings.get(zone);
+    if (firings === undefined) {
+      firings = new WeakMap();
+      this.#firings.set(zone, firings);
+    }
+    const known = firings.get(trigger);
+    if (known !== undefined && nowMs >= known.fromMs && nowMs < known.untilMs) return known.nextMs;
     const nextMs = nextFiring(trigger, zone, nowMs)?.unixMs;
-    this.#firings.set(trigger, { zone, fromMs: nowMs, untilMs: nextMs ?? nowMs + neverMs, nextMs });
+    firings.set(trigger, { fromMs: nowMs, untilMs: nextMs ?? nowMs + neverMs, nextMs });
     return nextMs;
   }
 }
