@@ -150,6 +150,23 @@ test("views tell the next firing once the one before is over", async (t) => {
   t.is((await lists.viewOf(steady)).nextRunUnix, before.nextRunUnix! + BigInt(hourMs / 1000));
 });
 
+test("jobs of one trigger tell its next firing each in its zone", async (t) => {
+  await using lists = await openLists();
+  // Half an hour off from UTC.
+  await putJob(lists.world, key, { timeZone: "Asia/Kolkata" });
+  for (const hours of [0, 1]) {
+    lists.world.clock.nowMs += hours * hourMs;
+    const nowSecs = BigInt(lists.world.clock.nowMs / 1_000);
+    for (const [id, minutes] of [
+      [steady, 60n],
+      [other, 30n],
+      [steady, 60n],
+    ] as const) {
+      t.is((await lists.viewOf(id)).nextRunUnix, nowSecs + minutes * 60n, id);
+    }
+  }
+});
+
 test("a list is cacheable where all of it was listed before; a job by itself is the caller's own", async (t) => {
   await using lists = await openLists();
   t.false(isCacheable(await lists.list()));
