@@ -2,66 +2,108 @@
  * The page: `src/web` as files whose names say what is in them, so that browsers may keep them for ever, each also compressed
  * as small as it gets.
  */
-import { build, type Metafile } from "esbuild";
+import { build, type BuildOptions, type Metafile, type Plugin } from "esbuild";
 import { mkdir, readFile, writeFile } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { promisify } from "node:util";
 import { brotliCompress, constants, gzip } from "node:zlib";
 
 const sourceDir = join(import.meta.dirname, "../web");
+const mainFile = join(sourceDir, "main.tsx");
 /** Where the daemon serves them. */
 const publicPath = "/web/";
 /** The oldest browsers that know all of what the page's style uses. */
 const target = ["chrome123", "firefox121", "safari18"];
+
+/** What is common to both programs of the page. */
+const common = {
+  tsconfig: join(sourceDir, "tsconfig.json"),
+  entryNames: "[name]-[hash]",
+  bundle: true,
+  format: "esm",
+  platform: "browser",
+  target,
+  minify: true,
+  legalComments: "none",
+  write: false,
+  metafile: true,
+  logLevel: "warning",
+} as const satisfies BuildOptions;
 
 /**
  * @param outDir is made
  * @returns what it is made of, below `root`
  */
 export async function buildWeb(outDir: string, root: string): Promise<string[]> {
-  const { outputFiles, metafile } = await build({
+  const whole = await build({
+    ...common,
     absWorkingDir: root,
-    entryPoints: [join(sourceDir, "boot.ts"), join(sourceDir, "style.css")],
-    tsconfig: join(sourceDir, "tsconfig.json"),
     outdir: outDir,
-    entryNames: "[name]-[hash]",
+    entryPoints: [mainFile, join(sourceDir, "style.css")],
     chunkNames: "[name]-[hash]",
-    bundle: true,
     splitting: true,
-    format: "esm",
-    platform: "browser",
-    target,
-    minify: true,
-    legalComments: "none",
-    write: false,
-    metafile: true,
-    logLevel: "warning",
+    plugins: [mainWithAllParts],
+  });
+  const mainPath = outputOf(whole.metafile, "main.tsx");
+  const boot = await build({
+    ...common,
+    absWorkingDir: root,
+    outdir: outDir,
+    entryPoints: [join(sourceDir, "boot.ts")],
+    define: { MAIN_PATH: JSON.stringify(publicPath + basename(mainPath)) },
+    external: [`${publicPath}*`],
   });
   await mkdir(outDir, { recursive: true });
   let page = await readFile(join(sourceDir, "index.html"), "utf8");
-  for (const { path, contents } of outputFiles) {
+  for (const { path, contents } of [...whole.outputFiles, ...boot.outputFiles]) {
     const name = basename(path);
     page = page.replace(`"${name.replace(/-\w{8}\./, ".")}"`, `"${publicPath}${name}"`);
     await writeCompressed(path, contents);
   }
-  page = page.replace("</head>", `${preloadsOf(metafile.outputs).join("")}</head>`);
+  page = page.replace("</head>", `${preloadsOf(whole.metafile.outputs, mainPath).join("")}</head>`);
   await writeCompressed(join(outDir, "index.html"), Buffer.from(page));
-  return Object.values(metafile.outputs).flatMap(({ inputs }) => Object.keys(inputs));
+  return [whole, boot].flatMap(({ metafile }) =>
+    Object.values(metafile.outputs).flatMap(({ inputs }) => Object.keys(inputs)),
+  );
 }
 
-/** What the page's program begins with, and what that loads at once, is asked for together with it. */
-function preloadsOf(outputs: Metafile["outputs"]): string[] {
-  const needed = new Set<string>();
-  const walk = (path: string, kinds: readonly string[]): void => {
-    for (const { kind, path: next } of outputs[path]?.imports ?? []) {
-      if (!kinds.includes(kind) || needed.has(next)) continue;
-      needed.add(next);
-      walk(next, ["import-statement"]);
-    }
-  };
-  for (const [path, { entryPoint }] of Object.entries(outputs))
-    if (entryPoint !== undefined && basename(entryPoint) === "boot.ts")
-      walk(path, ["import-statement", "dynamic-import"]);
+/**
+ * Files are cut by who needs what, so that each part that comes later would cut what the page begins with once more, into two
+ * dozen files of a few hundred bytes. Here each of them needs all of that, which is there anyway: it stays one file.
+ */
+const mainWithAllParts: Plugin = {
+  name: "main-with-all-parts",
+  setup({ onResolve, onLoad, resolve }) {
+    const later = new Set<string>();
+    onResolve({ filter: /^\./ }, async ({ kind, path, resolveDir, importer, pluginData }) => {
+      if (kind !== "dynamic-import" || pluginData === resolving) return undefined;
+      const found = await resolve(path, { kind, resolveDir, importer, pluginData: resolving });
+      later.add(found.path);
+      return found;
+    });
+    onLoad({ filter: /\.tsx$/ }, async ({ path }) => {
+      if (!later.has(path)) return undefined;
+      const contents = `${await readFile(path, "utf8")}\nimport ${JSON.stringify(mainFile)};\n`;
+      return { contents, loader: "tsx" };
+    });
+  },
+};
+/** Of a question that the plugin asks itself. */
+const resolving = Symbol("resolving");
+
+/** What an entry point has become, below the working directory. */
+function outputOf({ outputs }: Metafile, entry: string): string {
+  const found = Object.entries(outputs).find(([, { entryPoint = "" }]) => basename(entryPoint) === entry);
+  if (found === undefined) throw new Error(`${entry} came to nothing`);
+  return found[0];
+}
+
+/** What the page's program begins with is asked for together with it. */
+function preloadsOf(outputs: Metafile["outputs"], mainPath: string): string[] {
+  const needed = new Set([mainPath]);
+  for (const path of needed)
+    for (const { kind, path: next } of outputs[path]?.imports ?? [])
+      if (kind === "import-statement") needed.add(next);
   return [...needed].map((path) => `<link rel="modulepreload" href="${publicPath}${basename(path)}" />\n  `);
 }
 
