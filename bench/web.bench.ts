@@ -10,7 +10,7 @@ import { socketTransport, startDaemon, type TestDaemon } from "../test/support/d
 import { freePort, writePackage } from "../test/support/packages.ts";
 import { addressFor, launchBrowser, openPage, visit } from "../test/web/support/open-page.ts";
 import { program, startDaemon as startBenchDaemon } from "./support/daemon.ts";
-import { cpuUs } from "./support/load.ts";
+import { wholeCpuMs } from "./support/load.ts";
 import { fillStore } from "./support/many-apps.ts";
 import type { Bench, Result } from "./support/result.ts";
 import { median, percentile } from "./support/statistics.ts";
@@ -171,9 +171,9 @@ async function measureScrolling(page: Page, of: string, box: string): Promise<Re
 /** Half of them at the overview, half at an app with its log. */
 async function measureOpenPages(daemon: TestDaemon, browser: Browser): Promise<Result> {
   const shareOver = async (timeMs: number): Promise<number> => {
-    const before = await cpuUs(daemon.pid);
+    const before = await wholeCpuMs(daemon.pid);
     await sleep(timeMs);
-    return ((await cpuUs(daemon.pid)) - before) / (timeMs * 10);
+    return (((await wholeCpuMs(daemon.pid)) - before) / timeMs) * 100;
   };
   await daemon.client(SessionService).endSessions({});
   await sleep(settleMs);
