@@ -63,6 +63,40 @@ browserTest(`a source is added, searched and installed from, each by its card${n
   );
 });
 
+browserTest(
+  `of packages with the same id one chooses, and what was typed stays${needsBrowser}`,
+  async (t) => {
+    t.timeout(180_000);
+    const { daemon, browser } = node;
+    for (const name of ["first", "second"]) {
+      const index = join(daemon.dir, name);
+      await writePackage(join(index, "twin"), await freePort(), { id: "twin" });
+      const packages = `  twin: { directory: twin, name: A twin, summary: "Of the ${name} <b>source</b>" }\n`;
+      await writeFile(join(index, "index.yaml"), `packages:\n${packages}`);
+      await daemon.client(SourceService).upsertSource({ name, url: index });
+    }
+    const { page, complaints } = await openView(browser, daemon, "#/install");
+    await page.getByLabel("Package", { exact: true }).fill("twin");
+    await page.getByLabel("Name", { exact: true }).fill("My twin");
+    await page.getByRole("button", { name: "Install", exact: true }).click();
+    const asked = page.getByRole("alert").filter({ hasText: "which one?" });
+    await asked.getByText("Of the second <b>source</b>").waitFor();
+    t.deepEqual(
+      (await daemon.client(AppService).listApps({})).apps.filter(({ id }) => id === "twin"),
+      [],
+    );
+    await isForEverybody(t, page, "a choice");
+    await asked.getByRole("button", { name: "second/twin" }).click();
+    await page.getByRole("heading", { name: "My twin" }).waitFor();
+    t.is((await daemon.client(AppService).getApp({ id: "twin" })).origin?.source, "second");
+    // The browser tells of the question, which is a refusal, itself.
+    t.deepEqual(
+      complaints.filter((text) => !/status of 4\d\d/.test(text)),
+      [],
+    );
+  },
+);
+
 usersTest(
   `a user keeps credentials whose secrets nobody is shown, and changes no source${needsBrowser}${needsRoot}`,
   async (t) => {
