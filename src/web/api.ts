@@ -79,7 +79,7 @@ export function payloadOf(error: unknown): ErrorDetail["payload"] | undefined {
 
 /** The daemon has answered; anything else broke off on the way. */
 export function isOfDaemon(error: unknown): boolean {
-  return detailOf(error) !== undefined;
+  return reasonOf(error) !== undefined;
 }
 
 /** What every error of the daemon has, and no other. */
@@ -87,12 +87,17 @@ function detailOf(error: unknown): ErrorDetail | undefined {
   return error instanceof ConnectError ? error.findDetails(ErrorDetailSchema)[0] : undefined;
 }
 
+/** The word for why the daemon refused; undefined where it did not come to that. */
+export function reasonOf(error: unknown): string | undefined {
+  return detailOf(error)?.reason;
+}
+
 /** What went wrong, and what to do next. */
 export function describeError(error: unknown): string {
   if (error instanceof ToldError) return error.message;
   if (!(error instanceof ConnectError))
     return error instanceof TypeError ? texts.unreachable : texts.unexpected;
-  const reason = detailOf(error)?.reason;
+  const reason = reasonOf(error);
   // What has no reason of ours did not come from the daemon.
   if (reason === undefined)
     return error.code === Code.Unknown ? texts.unreachable : sentence(error.rawMessage);

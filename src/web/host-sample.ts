@@ -2,10 +2,12 @@
 import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import type { SystemMetrics } from "../../gen/svc/v1/monitor_pb.ts";
-import { isUnauthenticated, type Api } from "./api.ts";
+import { isUnauthenticated, reasonOf, type Api } from "./api.ts";
 
 /** A sample is taken every few seconds, and a second stream would take a connection from the browser's other tabs. */
 const sampleMs = 5_000;
+/** A daemon that has just been started takes its first one in a moment. */
+const notReadyMs = 500;
 
 /** The newest sample, for as long as somebody looks; undefined until there is one. */
 export function useHostSample(api: Api): SystemMetrics | undefined {
@@ -21,12 +23,14 @@ export function useSample<T>(
   useEffect(() => {
     const over = new AbortController();
     const take = async (): Promise<void> => {
-      if (document.hidden) return;
+      if (document.hidden || over.signal.aborted) return;
       try {
         sample.value = await read(over.signal);
       } catch (error) {
         // Whether the daemon answers is said elsewhere.
         if (isUnauthenticated(error)) over.abort();
+        if (reasonOf(error) === "not_ready" && !over.signal.aborted)
+          setTimeout(() => void take(), notReadyMs);
       }
     };
     void take();

@@ -75,6 +75,8 @@ browserTest(`an app is backed up, broken and restored from the page${needsBrowse
     .waitFor();
   await page.getByRole("dialog").getByRole("button", { name: "Restore into the app" }).click();
   await page.getByText(/^Restored: \d+ entries/).waitFor();
+  // The page tells of it without being read again.
+  await page.locator(".facts > div").filter({ hasText: "Last restored" }).locator("time").waitFor();
   await t.throwsAsync(readFile(join(data, "later.txt"), "utf8"), { code: "ENOENT" });
 
   await page.getByRole("button", { name: "Restore as a new app" }).click();

@@ -86,11 +86,11 @@ async function forReadme(): Promise<void> {
     await page.screenshot({ path: join(dir, `readme-${name}.png`) });
     await page.context().close();
   };
-  const app = await open("light", 640, 520, "#/apps/notes");
-  await app.getByText("See what takes the room").click();
-  await app.getByText("What is right in it").waitFor();
-  await take(app, "app", "Disk");
-  const week = await open("light", 1000, 340, "#/schedules");
+  // As high as what comes before its directory.
+  const app = await open("light", 1120, 404, "#/apps/notes");
+  await app.locator(".log .line").nth(7).waitFor();
+  await take(app, "app");
+  const week = await open("light", 1120, 340, "#/schedules");
   await week.getByText("fetch-weather").nth(1).waitFor();
   await take(week, "week", "The week to come");
   const question = await open("dark", 380, 520, "#/backups/notes");

@@ -34,7 +34,7 @@ export function Work<Result extends { case: string; value: unknown }>({ of }: { 
   );
 }
 
-/** How far it is, as a bar while it goes on. */
+/** How far it is, as a bar while it goes on: what was told last of a step that is over is not where it ended. */
 function Step({ of, isLast }: { of: Progress; isLast: boolean }) {
   const { step, message, doneBytes, totalBytes } = of;
   const says = [step, message].filter((text) => text !== "").map(plainLine);
@@ -42,7 +42,7 @@ function Step({ of, isLast }: { of: Progress; isLast: boolean }) {
   const share = totalBytes === undefined ? done : texts.overview.used(done, formatBytes(totalBytes));
   return (
     <>
-      <bdi>{says.join(" – ")}</bdi> <span class="quiet">{share}</span>
+      <bdi>{says.join(" – ")}</bdi> {isLast && <span class="quiet">{share}</span>}
       {isLast && isMeasured(of) && (
         <Bar label={says.join(" ")} share={percentOf(doneBytes ?? 0n, totalBytes ?? 1n)} />
       )}

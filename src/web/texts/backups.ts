@@ -35,7 +35,7 @@ export const backupTexts = {
   created: "It is backed up.",
   createdWith: "It is backed up, but not all is as it was:",
   createFailed: (storage: string, error: string) => `${storage}: ${error}`,
-  policy: "By itself",
+  policy: "Automatic backups",
   policyWhen: "When",
   policyNever: "Never: only on request",
   policyFrom: "Set by",

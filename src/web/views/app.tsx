@@ -146,6 +146,7 @@ function Actions({ api, app: { id, state } }: { api: Api; app: App }) {
           <button
             key={verb}
             type="button"
+            class={verb === "start" ? "primary" : ""}
             aria-busy={busy === verb}
             aria-disabled={!verbs.includes(verb)}
             onClick={() => void (verbs.includes(verb) && perform(verb, calls[verb]))}

@@ -57,9 +57,10 @@ function Upgrade({ api, app }: Props) {
       yield* api.apps.upgradeAppStream({ id, stopApp: true, ...wanted.value, ...accepted }, { signal });
     },
     ({ value: { upToDate, from, to } }: { case: "result"; value: UpgradeAppResponse }) => {
-      said.value = upToDate ? manage.upToDate(to) : manage.upgraded(from, to);
+      const changed = from === to ? manage.takenAnew(to) : manage.upgraded(from, to);
+      said.value = upToDate ? manage.upToDate(to) : changed;
       const old = before.value;
-      previous.value = upToDate || app.origin?.tag === "" ? "" : from;
+      previous.value = upToDate || from === to || app.origin?.tag === "" ? "" : from;
       if (upToDate || old === undefined) return;
       // It is upgraded, whether its settings can be read or not.
       api.apps.getAppSettings({ id }).then(

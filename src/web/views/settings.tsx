@@ -1,7 +1,9 @@
 import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import type { App, AppSettings } from "../../../gen/svc/v1/app_pb.ts";
+import { useAction } from "../action.ts";
 import { describeError, type Api } from "../api.ts";
+import { isRunning } from "../app-state.ts";
 import { Failure } from "../parts/failure.tsx";
 import { Field, type Described } from "../parts/field.tsx";
 import { Text } from "../parts/text.tsx";
@@ -16,7 +18,9 @@ import {
 import { texts } from "../texts.ts";
 
 /** The settings of an app as a form. What was typed stays, whatever happens, until it is written or taken back. */
-export function SettingsView({ api, app: { id, updatedAt } }: { api: Api; app: App }) {
+export function SettingsView({ api, app }: { api: Api; app: App }) {
+  const { id, updatedAt, restartRequired } = app;
+  const restarting = useAction();
   const settings = useSignal<AppSettings | undefined>(undefined);
   const draft = useSignal<Draft>({});
   const problems = useSignal<Readonly<Record<string, string>>>({});
@@ -74,6 +78,7 @@ export function SettingsView({ api, app: { id, updatedAt } }: { api: Api; app: A
           />
         ))}
         <Failure says={general} />
+        <Failure says={restarting.failure} />
         <div class="row">
           <button type="submit" aria-disabled={!isDraft}>
             {texts.settings.save}
@@ -84,6 +89,20 @@ export function SettingsView({ api, app: { id, updatedAt } }: { api: Api; app: A
             </button>
           )}
           <span role="status">{said.value}</span>
+          {restartRequired && isRunning(app) && (
+            <button
+              type="button"
+              aria-busy={restarting.busy !== ""}
+              onClick={() =>
+                void restarting.perform("restart", async () => {
+                  await api.apps.restartApp({ id });
+                  said.value = "";
+                })
+              }
+            >
+              {texts.settings.restart}
+            </button>
+          )}
         </div>
       </form>
     </section>

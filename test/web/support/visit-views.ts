@@ -61,7 +61,7 @@ export async function visitNode(
   const directory = join(daemon.storeDir, "apps", id);
   for (const [view, hash, shows] of [
     ["backups", "#/backups", "local"],
-    ["app-backups", `#/backups/${id}`, "By itself"],
+    ["app-backups", `#/backups/${id}`, "Automatic backups"],
     ["schedules", "#/schedules", "The week to come"],
     ["schedule-new", "#/schedules/new", "It would run"],
     ["schedule", "#/schedules/0/nightly", "Last runs"],

@@ -91,7 +91,7 @@ function Create({ client, appId, onDone }: Pick<Props, "client" | "appId"> & { o
   return (
     <>
       <div class="row">
-        <button type="button" aria-busy={work.isBusy} onClick={() => void create()}>
+        <button type="button" class="primary" aria-busy={work.isBusy} onClick={() => void create()}>
           {says.create}
         </button>
         <CancelWork of={work} />

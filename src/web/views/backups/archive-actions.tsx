@@ -53,6 +53,7 @@ export function ArchiveActions({ client, node, of, identity, madeAt, onDone }: P
     (_accepted, signal) => client.restoreBackupStream({ ...of, identity, ...how.value }, { signal }),
     ({ value }: { case: "result"; value: RestoreBackupResponse }) => {
       said.value = says.restored(String(value.entries));
+      onDone();
       if (how.value.asNew === true) location.hash = pathTo("apps", value.appId);
     },
   );

@@ -52,7 +52,7 @@ export function Directory({ api, client, path, listing, onDone }: Props) {
       cell: ({ type, sizeBytes }) => (type === "file" ? formatBytes(sizeBytes) : ""),
     },
     { title: columns.modified, cell: ({ modifiedAt }) => <When at={modifiedAt} /> },
-    { title: columns.owner, cell: ({ owner, group }) => <Text of={`${owner}:${group}`} /> },
+    { title: columns.owner, kind: "word", cell: ({ owner, group }) => <Text of={`${owner}:${group}`} /> },
     { title: columns.mode, cell: ({ mode }) => <Text of={mode} /> },
     {
       title: columns.actions,
