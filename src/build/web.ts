@@ -73,15 +73,15 @@ export async function buildWeb(outDir: string, root: string): Promise<string[]> 
  */
 const mainWithAllParts: Plugin = {
   name: "main-with-all-parts",
-  setup({ onResolve, onLoad, resolve }) {
+  setup(building) {
     const later = new Set<string>();
-    onResolve({ filter: /^\./ }, async ({ kind, path, resolveDir, importer, pluginData }) => {
+    building.onResolve({ filter: /^\./ }, async ({ kind, path, resolveDir, importer, pluginData }) => {
       if (kind !== "dynamic-import" || pluginData === resolving) return undefined;
-      const found = await resolve(path, { kind, resolveDir, importer, pluginData: resolving });
+      const found = await building.resolve(path, { kind, resolveDir, importer, pluginData: resolving });
       later.add(found.path);
       return found;
     });
-    onLoad({ filter: /\.tsx$/ }, async ({ path }) => {
+    building.onLoad({ filter: /\.tsx$/ }, async ({ path }) => {
       if (!later.has(path)) return undefined;
       const contents = `${await readFile(path, "utf8")}\nimport ${JSON.stringify(mainFile)};\n`;
       return { contents, loader: "tsx" };

@@ -29,8 +29,7 @@ export function useSample<T>(
       } catch (error) {
         // Whether the daemon answers is said elsewhere.
         if (isUnauthenticated(error)) over.abort();
-        if (reasonOf(error) === "not_ready" && !over.signal.aborted)
-          setTimeout(() => void take(), notReadyMs);
+        if (reasonOf(error) === "not_ready") setTimeout(() => void take(), notReadyMs);
       }
     };
     void take();
