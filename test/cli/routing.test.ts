@@ -189,9 +189,12 @@ for (const kind of ["stale", "silent"] as const) {
       t.regex(asRoot.stdout, /inside/);
       t.deepEqual(counts(), [1, 1]);
 
-      // Long before the call itself would give up.
+      const beganMs = performance.now();
       const asUser = await runSvc(args, { host: { sockets }, dependencies: { openInProcess } });
+      const tookMs = performance.now() - beganMs;
       t.is(asUser.exitCode, 6);
+      // Long before the call itself would give up: 3 s, and what a busy machine takes.
+      t.true(tookMs < 12_000, `${tookMs} ms`);
       t.regex(
         asUser.stderr,
         kind === "stale" ? /no daemon answers on/ : /takes connections and answers nothing/,

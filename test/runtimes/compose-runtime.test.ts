@@ -47,7 +47,7 @@ volumes: { kept: {} }
 `,
           "worker/Dockerfile":
             'FROM svc/shell:1\nARG NAME\nENV NAME=$NAME\nCMD ["/bin/sh", "/run.sh"]\nCOPY run.sh /run.sh\n',
-          "worker/run.sh": `id -u > /media/uid; echo "$GREETING $LITERAL $NAME" > /media/env; echo working; ${forever}\n`,
+          "worker/run.sh": `id -u > /media/uid; id -u > /kept/uid || exit 9; echo "$GREETING $LITERAL $NAME" > /media/env; echo working; ${forever}\n`,
         },
       },
     );
