@@ -102,7 +102,8 @@ export class ContainerApp {
         await this.#starting.settle(app, launch, (made) => this.#refresh(made));
         this.#isHalf = false;
       } catch (error) {
-        if (error instanceof SvcError && error.reason === "start_failed") this.#isWanted = false;
+        // Whatever had come up of it was ended.
+        if (error instanceof SvcError && error.reason === "start_failed") this.#isWanted = this.#isHalf = false;
         throw error;
       }
     });
