@@ -232,6 +232,7 @@ export class Apps implements AsyncDisposable {
 
   /** Starts nothing by itself any more. */
   async leaveAsTheyAre(): Promise<void> {
+    this.#operations.leave();
     await this.#wanted[Symbol.asyncDispose]();
   }
 

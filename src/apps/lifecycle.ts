@@ -151,7 +151,7 @@ export class Lifecycle {
         await this.#operations.enter(operation, "start");
       }
     } catch (error) {
-      await this.#operations.end(operation);
+      if (!this.#operations.isLeaving) await this.#operations.end(operation);
       throw error;
     }
     await this.finishStart(operation);
@@ -166,7 +166,8 @@ export class Lifecycle {
   }
 
   /**
-   * Runs the work and ends the operation with the state that it came to.
+   * Runs the work and ends the operation with the state that it came to. One that the end of this process cuts short stays: the
+   * next process resumes it.
    * @param afterError the state where it fails; as before where that says nothing
    */
   async #settle(
@@ -177,16 +178,18 @@ export class Lifecycle {
     const app = this.#held(operation);
     let patch: AppPatch = {};
     let phase: string | undefined;
+    let isCut = false;
     try {
       patch = await work(app);
       phase = next;
     } catch (error) {
+      isCut = this.#operations.isLeaving && !isStartFailed(error);
       patch = afterError(app, error);
       throw error;
     } finally {
       const statements = Object.keys(patch).length === 0 ? [] : [patchApp(app.id, patch)];
-      if (phase === undefined) await this.#operations.end(operation, statements);
-      else await this.#operations.enter(operation, phase, statements);
+      if (phase !== undefined) await this.#operations.enter(operation, phase, statements);
+      else if (!isCut) await this.#operations.end(operation, statements);
     }
   }
 

@@ -98,6 +98,7 @@ export class Operations {
    * was left behind.
    */
   readonly #live = new Map<number, (() => void) | undefined>();
+  #isLeaving = false;
 
   constructor(options: OperationsOptions) {
     this.#store = options.store;
@@ -105,6 +106,15 @@ export class Operations {
     this.#now = options.now;
     this.#recover = options.recover;
     this.#began = options.began;
+  }
+
+  /** This process ends: what it does not bring to its end is left to the next one. */
+  leave(): void {
+    this.#isLeaving = true;
+  }
+
+  get isLeaving(): boolean {
+    return this.#isLeaving;
   }
 
   /** All operations that the store knows, live or left behind. */

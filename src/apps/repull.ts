@@ -70,7 +70,7 @@ export class Repuller {
       }
       return { id, changed, restarted, digest, services: [...services] };
     } finally {
-      await operations.end(operation);
+      if (!operations.isLeaving) await operations.end(operation);
     }
   }
 }

@@ -103,7 +103,8 @@ export class ContainerApp {
         this.#isHalf = false;
       } catch (error) {
         // Whatever had come up of it was ended.
-        if (error instanceof SvcError && error.reason === "start_failed") this.#isWanted = this.#isHalf = false;
+        if (error instanceof SvcError && error.reason === "start_failed")
+          this.#isWanted = this.#isHalf = false;
         throw error;
       }
     });

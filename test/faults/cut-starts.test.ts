@@ -18,6 +18,7 @@ type Apps = Client<typeof AppService>;
 /** For a machine that does much else. */
 const settleMs = 90_000;
 
+const daemonEnds = "goes on while the daemon is ended";
 const faults: Record<string, (engine: TestEngine, daemon: TestDaemon) => Promise<void>> = {
   "hangs until it is given up": async (engine) => {
     await engine.pause();
@@ -35,6 +36,7 @@ const faults: Record<string, (engine: TestEngine, daemon: TestDaemon) => Promise
     engine.resume();
     await daemon.restart();
   },
+  [daemonEnds]: (_engine, daemon) => daemon.restart(),
 };
 
 /** Begins what is cut once the first service runs alone: after a stop the second one has ended well, so no policy starts it. */
@@ -52,6 +54,7 @@ const beginners: Record<string, (apps: Apps, engine: TestEngine) => Promise<void
 const short = [
   ["a start by a person", "hangs until it is given up"],
   ["a start by a person", "hangs while the daemon is killed"],
+  ["a start by a person", daemonEnds],
   ["the stop of a restart", "hangs until it is given up"],
   ["a start by svc itself", "hangs until it is given up"],
 ];
@@ -96,7 +99,8 @@ for (const [beginner, fault] of cases) {
         // It comes up slowly and ends well, slowly, too.
         cmd: [
           ...["/bin/sh", "-c"],
-          "trap 'rm -f /up; sleep 2; exit 0' TERM; sleep 2 & wait; touch /up; while :; do sleep 3600 & wait; done",
+          // A daemon that ends waits for what it is at, but not so long.
+          `trap 'rm -f /up; sleep 2; exit 0' TERM; sleep ${fault === daemonEnds ? 20 : 2} & wait; touch /up; while :; do sleep 3600 & wait; done`,
         ],
         healthcheck: `--interval=500ms --retries=100 CMD ["/bin/test", "-e", "/up"]`,
       });
