@@ -47,8 +47,8 @@ export class ContainerApp {
   #engineError: SvcError | undefined;
   /** What ended of it did not do so by itself: the engine was away. It is to be started anew. */
   #isLost = false;
-  /** A start or a stop of it has come to no end: what runs may be half of it. */
-  #isHalf = false;
+  /** A start or a stop of it has come to no end: what runs may be half of it, or not as its record says. */
+  #isUnfinished = false;
   #isFrozen = false;
   readonly #strays: StrayContainers;
   readonly #starting: StartingContainers;
@@ -92,19 +92,19 @@ export class ContainerApp {
         await this.#restarts.reset();
         this.#seen.beginRun();
         // Of its rest the engine may have been told to end some, and still be at it.
-        if (this.#isHalf) await this.containers.endAll(graceMs);
+        if (this.#isUnfinished && this.#options.hasParts) await this.containers.endAll(graceMs);
         for (const container of await this.containers.all()) {
           const isOther = releaseOf(container) !== release;
           if (isOther && isUpState(container.state)) await this.containers.stop(container.id, graceMs);
         }
         this.#release = release;
-        this.#isHalf = this.#options.hasParts;
+        this.#isUnfinished = true;
         await this.#starting.settle(app, launch, (made) => this.#refresh(made));
-        this.#isHalf = false;
+        this.#isUnfinished = false;
       } catch (error) {
         // Whatever had come up of it was ended.
         if (error instanceof SvcError && error.reason === "start_failed")
-          this.#isWanted = this.#isHalf = false;
+          this.#isWanted = this.#isUnfinished = false;
         throw error;
       }
     });
@@ -120,9 +120,9 @@ export class ContainerApp {
     this.#isLost = false;
     await this.#during("STOPPING", async () => {
       await this.#restarts.reset();
-      this.#isHalf = this.#options.hasParts;
+      this.#isUnfinished = this.#options.hasParts;
       await this.containers.endInTurn(app.manifest.stop.graceMs, depthOf);
-      this.#isHalf = false;
+      this.#isUnfinished = false;
     });
   }
 
@@ -159,7 +159,7 @@ export class ContainerApp {
   async adopt(app: RunnableApp, wasCut = false): Promise<"running" | "lost"> {
     this.#app = app;
     this.#isWanted = true;
-    this.#isHalf ||= wasCut && this.#options.hasParts;
+    this.#isUnfinished ||= wasCut && this.#options.hasParts;
     try {
       return await this.#findOut();
     } catch (error) {
@@ -174,7 +174,7 @@ export class ContainerApp {
     const app = this.#app;
     const up = (await this.containers.all()).filter(({ state }) => isUpState(state));
     const found = up.findLast(({ labels }) => app === undefined || runsAsStarted(app, labels));
-    this.#isLost = found === undefined || this.#isHalf;
+    this.#isLost = found === undefined || this.#isUnfinished;
     if (found === undefined) {
       this.#publish();
       return "lost";
@@ -188,7 +188,7 @@ export class ContainerApp {
   awaitEngine(app: RunnableApp, error: SvcError): void {
     this.#app = app;
     this.#isWanted = true;
-    this.#isLost = this.#isHalf || !anyUp(this.members);
+    this.#isLost = this.#isUnfinished || !anyUp(this.members);
     if (this.#options.state.isAvailable) this.#publish();
     else this.engineLost(error);
   }
@@ -202,14 +202,14 @@ export class ContainerApp {
 
   /**
    * The engine is back. Where nothing of the app runs that is not over by itself, the engine's end was its own, and it is to
-   * be started anew, as it is where half of it runs.
+   * be started anew, as it is where a start or a stop of it has come to no end.
    */
   async engineBack(): Promise<void> {
     this.#engineError = undefined;
     if (this.#release !== undefined) {
       const members = this.containers.knownOf(this.#release) ?? [];
       const isOver = members.length > 0 && members.every((each) => this.#restarts.endOf(each) !== undefined);
-      this.#isLost = this.#isWanted && (anyUp(members) ? this.#isHalf : !isOver);
+      this.#isLost = this.#isWanted && (anyUp(members) ? this.#isUnfinished : !isOver);
     } else if (this.#isWanted) await this.#findOut();
     await this.observe();
   }
@@ -240,7 +240,7 @@ export class ContainerApp {
   async #observe(members: readonly ContainerRecord[]): Promise<void> {
     const isLatest = await this.#seen.take(members, this.#app, this.#isWanted);
     if (!isLatest) return;
-    if (anyUp(members) && !this.#isHalf) this.#isLost = false;
+    if (anyUp(members) && !this.#isUnfinished) this.#isLost = false;
     this.#judgeEnds();
     this.#watchPort();
     this.#publish();
@@ -310,12 +310,12 @@ export class ContainerApp {
     if (this.#engineError !== undefined && isConcerned) {
       return { ...stoppedStatus, state: "UNKNOWN", reason: this.#engineError.message };
     }
-    const isHalf = this.#isHalf && anyUp(this.members);
-    const reason = isHalf
-      ? "only some of it runs: its start or stop was cut short"
+    const isUnfinished = this.#isUnfinished && anyUp(this.members);
+    const reason = isUnfinished
+      ? "its start or stop was cut short"
       : "it was ended with the container engine";
     if (this.#isLost) return { ...stoppedStatus, reason, isLost: true };
-    return isHalf ? { ...this.#seenStatus(), reason, isPartial: true } : this.#seenStatus();
+    return isUnfinished ? { ...this.#seenStatus(), reason, isPartial: true } : this.#seenStatus();
   }
 
   #seenStatus(): RuntimeStatus {

@@ -9,7 +9,9 @@ import type { Client } from "@connectrpc/connect";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
 import { composeTest, needsCompose } from "../runtimes/support/compose-test.ts";
 import { startDaemon, type TestDaemon } from "../support/daemon.ts";
+import { dockerTest, needsDocker } from "../support/docker-test.ts";
 import { startEngine, type TestEngine } from "../support/docker.ts";
+import { errorOf } from "../support/errors.ts";
 import { eventually } from "../support/eventually.ts";
 import { writeFiles } from "../support/packages.ts";
 
@@ -123,5 +125,55 @@ for (const [beginner, fault] of cases) {
       }, settleMs);
       t.pass();
     },
+  );
+}
+
+dockerTest(
+  `what an app runs with is known though the engine hung before its start was over${needsDocker}`,
+  async (t) => {
+    t.timeout(240_000);
+    await using engine = await startEngine();
+    await engine.images.build("svc/word:1");
+    await using daemon = await startDaemon({ config: engine.config });
+    const apps = daemon.client(AppService);
+    await writeFiles(join(daemon.dir, "word"), {
+      "svc.yaml": `id: word
+name: Word
+version: "1.0.0"
+docker: { image: "svc/word:1" }
+settings: { properties: { word: { type: string, default: old, env: WORD } } }
+`,
+    });
+    await apps.installApp({ spec: join(daemon.dir, "word") });
+    await apps.startApp({ id: "word" });
+    await apps.updateAppSettings({ id: "word", values: { word: "new" } });
+    const restart = errorOf(apps.restartApp({ id: "word" }));
+    await eventually(async () => assert.deepEqual(await words(engine), ["WORD=new"]), settleMs, 50);
+    await engine.pause();
+    // It runs, and svc waits whether it stays up.
+    t.is((await restart).code, "Unavailable");
+    engine.resume();
+
+    await eventually(async () => {
+      const { state, restartRequired } = await apps.getApp({ id: "word" });
+      const { running: now } = await apps.getAppSettings({ id: "word" });
+      assert.deepEqual(
+        { state, restartRequired, now, words: await words(engine) },
+        { state: "RUNNING", restartRequired: false, now: { word: "new" }, words: ["WORD=new"] },
+      );
+    }, settleMs);
+  },
+);
+
+/** What containers that run have in their environment. */
+async function words(engine: TestEngine): Promise<(string | undefined)[]> {
+  const listed = (await engine.request("GET", "/containers/json")).expect(200) as { Id: string }[];
+  return Promise.all(
+    listed.map(async ({ Id }) => {
+      const { Config } = (await engine.request("GET", `/containers/${Id}/json`)).expect(200) as {
+        Config: { Env: string[] };
+      };
+      return Config.Env.find((line) => line.startsWith("WORD="));
+    }),
   );
 }
