@@ -130,7 +130,10 @@ export class Files {
     }
   }
 
-  /** First without bytes, for what is said before them. @throws SvcError `range_not_satisfiable` */
+  /**
+   * First without bytes, for what is said before them. The bytes are lent until the next are asked for.
+   * @throws SvcError `range_not_satisfiable`
+   */
   async *read(
     path: string,
     range: ReadRange,
@@ -142,7 +145,7 @@ export class Files {
     const content = await hands.read(path, range, { signal });
     if (content.length < 0) throw beyondEnd(path, content.entry.sizeBytes);
     yield { content, bytes: nothing };
-    for await (const bytes of content.bytes as AsyncIterable<Buffer>) yield { content, bytes };
+    for await (const bytes of content.bytes) yield { content, bytes };
   }
 
   async write(

@@ -14,7 +14,6 @@ import type { OnProgress } from "../apps/progress.ts";
 import type { UsageRecord } from "../identity/host-work.ts";
 import type { FileCaller, Files, Found, NamedEntry, Page } from "../files/files.ts";
 import { pathIn } from "../files/files.ts";
-import { giveBack } from "../lib/give-back.ts";
 import { shareName, userOf } from "../rpc/user-context.ts";
 import { contentHeaders, ifMatchOf, isRest, rangeOf } from "./file-headers.ts";
 import { firstOf } from "./first-of.ts";
@@ -91,9 +90,9 @@ export function createFileService(files: Files): ServiceImpl<typeof FileService>
         const { sizeBytes, tag } = content.entry;
         if (isFirst) contentHeaders(context, content, range);
         const head = { sizeBytes: BigInt(sizeBytes), etag: tag };
-        yield { content: { contentType: isFirst ? contentType : "", data: bytes }, ...(isFirst && head) };
-        // The kernel has it, and nobody else.
-        if (isRest(context)) giveBack(bytes);
+        // REST asks for more once the kernel has these; who else may keep them is not known.
+        const data = isRest(context) ? bytes : Buffer.from(bytes);
+        yield { content: { contentType: isFirst ? contentType : "", data }, ...(isFirst && head) };
         isFirst = false;
       }
     },

@@ -6,9 +6,11 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { closeSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import { SvcError } from "../errors.ts";
+import { maxChunkBytes, windowBytes } from "./helper/chunk-flow.mjs";
 import { FrameDecoder, type Header, writeFrame } from "./helper/frames.mjs";
 import { type ExpectedIdentity, identityMismatch } from "./helper/verify.mjs";
 import { openWidePipe, type WidePipe } from "./helper/wide-pipe.mjs";
+import { Blocks } from "../lib/blocks.ts";
 import { hasMoreStructure } from "../lib/json-structure.ts";
 import type { Op } from "./helper-protocol.ts";
 import type { Launch } from "./launch.ts";
@@ -21,6 +23,8 @@ const drainMs = 2_000;
 const maxStderrChars = 4096;
 /** Brackets, commas, colons and quotes of a header: lists of any length are sent as data. */
 const maxHeaderStructure = 1 << 16;
+/** As many as one stream has under way. */
+const keptBlocks = windowBytes / maxChunkBytes;
 
 /** How a helper ended. */
 export interface HelperEnd {
@@ -35,6 +39,7 @@ export class HelperProcess {
     isTooMuch: (header) => hasMoreStructure(header, maxHeaderStructure),
     isLent: true,
   });
+  readonly #blocks = new Blocks(maxChunkBytes, keptBlocks);
   readonly #pending = new Map<number, PendingRequest>();
   readonly #ready = Promise.withResolvers<undefined>();
   readonly #ended = Promise.withResolvers<HelperEnd>();
@@ -135,6 +140,7 @@ export class HelperProcess {
     const pending = new PendingRequest(id, request, {
       send: (header, data, onWritten) => this.#send(header, data, onWritten),
       giveUp: () => void this.kill("did not end cancelled work in time"),
+      blocks: this.#blocks,
     });
     this.#pending.set(id, pending);
     try {

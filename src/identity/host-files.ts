@@ -3,6 +3,7 @@ import { randomBytes } from "node:crypto";
 import { posix } from "node:path";
 import { PassThrough, type Readable } from "node:stream";
 import { SvcError } from "../errors.ts";
+import { HandOver } from "../lib/hand-over.ts";
 import { boundedLines } from "../lib/lines.ts";
 import { writeTo } from "../lib/write-to.ts";
 import type { Guarded } from "./helper/host/guard.mjs";
@@ -77,15 +78,27 @@ export class HostFiles {
     return answers.readHostPage(await this.#do("hostList", path, page, { signal }));
   }
 
-  /** Opens a regular file. Destroying the stream ends the work. */
+  /** Opens a regular file. The work ends with its bytes, with who takes them leaving off, or with the signal. */
   async read(path: string, range: ReadRange, { signal }: HostWork = {}): Promise<HostContent> {
     const { offset, length = null, fromEnd = false, ifTag = "" } = range;
     const head = Promise.withResolvers<Omit<HostContent, "bytes">>();
-    const bytes = this.#stream("hostRead", path, { offset, length, fromEnd, ifTag }, signal, (event) =>
-      head.resolve(answers.readContentHead(event)),
+    const bytes = new HandOver();
+    this.#ask({
+      ...this.#request("hostRead", path, { offset, length, fromEnd, ifTag }),
+      signal,
+      timeoutMs: longMs,
+      onEvent: (event) => head.resolve(answers.readContentHead(event)),
+      output: (chunk) => bytes.give(chunk),
+      returnsOutput: true,
+    }).then(
+      () => bytes.end(),
+      (thrown: unknown) => {
+        const error = thrown instanceof Error ? thrown : new Error(String(thrown));
+        // A failure before the first byte is the head's.
+        head.reject(error);
+        bytes.fail(error);
+      },
     );
-    // A failure before the first byte is the head's; who never reads must not be told of it twice.
-    bytes.once("error", (error) => head.reject(error));
     return { ...(await head.promise), bytes };
   }
 

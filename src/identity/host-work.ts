@@ -1,5 +1,4 @@
 /** What work on files of the host takes and answers. */
-import type { Readable } from "node:stream";
 import type { SvcError } from "../errors.ts";
 
 export type HostEntryType =
@@ -41,7 +40,8 @@ export interface HostContent {
   start: number;
   /** Bytes that come; -1 when there are none at that place. */
   length: number;
-  bytes: Readable;
+  /** Each piece is lent until the next is asked for. To be taken once. */
+  bytes: AsyncIterable<Buffer>;
 }
 
 export interface UploadOptions {

@@ -4,6 +4,7 @@ import { SvcError } from "../errors.ts";
 import { ChunkInbox, ChunkOutbox } from "./helper/chunk-flow.mjs";
 import type { Header } from "./helper/frames.mjs";
 import { toSvcError } from "./helper-errors.ts";
+import type { Blocks } from "../lib/blocks.ts";
 import { giveBack } from "../lib/give-back.ts";
 import type { ArgsOf, ClaimOf, Op } from "./helper-protocol.ts";
 
@@ -28,6 +29,8 @@ export interface HelperRequest<O extends Op = Op> {
   ownsInput?: boolean;
   /** Takes what the helper streams back. */
   output?: ((chunk: Buffer) => Promise<void>) | undefined;
+  /** Whether nobody looks at the memory of a chunk any more when `output` has resolved. */
+  returnsOutput?: boolean;
   /** The run to clean up after, should the helper die in it. */
   runId?: string;
 }
@@ -41,6 +44,7 @@ export interface RequestChannel {
   send: (header: Header, data?: Uint8Array, onWritten?: () => void) => void;
   /** Called when cancelled work does not end. */
   giveUp: () => void;
+  blocks: Blocks;
 }
 
 export class PendingRequest {
@@ -71,6 +75,10 @@ export class PendingRequest {
     // Both are looked at by run(), which may be waiting for the other one.
     this.#answer.promise.catch(() => undefined);
     this.#canceled.promise.catch(() => undefined);
+  }
+
+  get #returnsOutput(): boolean {
+    return this.#request.returnsOutput === true;
   }
 
   get runId(): string | undefined {
@@ -124,14 +132,18 @@ export class PendingRequest {
     this.#answer.reject(error);
   }
 
-  /** @throws Error when the helper breaks the protocol. */
+  /**
+   * @param data Lent for the call.
+   * @throws Error when the helper breaks the protocol.
+   */
   receive(header: Header, data: Buffer): void {
-    if (header["chunk"]) this.#inbox.push(data);
+    if (header["chunk"])
+      this.#inbox.push(this.#returnsOutput ? this.#channel.blocks.copy(data) : Buffer.from(data));
     else if (header["ack"]) this.#outbox.acknowledged(Number(header["ack"]));
     else if (header["event"]) this.#tell(header["event"]);
     else {
       this.#isAnswered = true;
-      if (header["ok"]) this.#answer.resolve({ value: header["value"], data });
+      if (header["ok"]) this.#answer.resolve({ value: header["value"], data: Buffer.from(data) });
       else this.#answer.reject(toSvcError(header["error"], this.#request.subject));
     }
   }
@@ -160,7 +172,10 @@ export class PendingRequest {
     const { output } = this.#request;
     if (!output) return;
     try {
-      for await (const chunk of this.#inbox) await output(chunk);
+      for await (const chunk of this.#inbox) {
+        await output(chunk);
+        if (this.#returnsOutput) this.#channel.blocks.giveBack(chunk);
+      }
     } catch (error) {
       this.cancel(error);
     }

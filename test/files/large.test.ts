@@ -40,4 +40,24 @@ rootTest("large files arrive byte for byte, of declared size, in chunks, and two
   const got = ["one", "two"].map((name) => join(home, name));
   await Promise.all(got.map((target) => curl(path, "-o", target)));
   for (const target of got) t.is(await hashOf(target), hash);
+  const part = join(home, "part");
+  await curl(path, "-r", "12345-33333333", "-o", part);
+  t.true((await readFile(part)).equals((await readFile(path)).subarray(12_345, 33_333_334)));
+});
+
+rootTest("a large file that becomes shorter while it is read ends the download as broken", async (t) => {
+  t.timeout(testMs);
+  await using ground = await openGround();
+  const { home, as, daemon } = ground;
+  const path = join(home, "big");
+  await as(ownerUid, "sh", "-c", `head -c ${bigBytes} /dev/urandom > ${path}`);
+  const query = new URLSearchParams({ path }).toString();
+  const url = `http://localhost/v1/files/content?${query}`;
+  const script = `curl -sS --unix-socket ${daemon.socketPath} '${url}' | { head -c 100000; truncate -s 20M ${path}; cat; } | wc -c`;
+  const [gotBytes, said] = (await as(ownerUid, "bash", "-c", `{ ${script}; } 2>&1`))
+    .trim()
+    .split("\n")
+    .toSorted();
+  t.true(Number(gotBytes) < bigBytes && Number(gotBytes) >= 20 << 20, gotBytes);
+  t.regex(said ?? "", /^curl: /);
 });

@@ -36,15 +36,23 @@ export class ChunkOutbox {
   async send(bytes, onWritten) {
     for (let start = 0; start < bytes.length; start += maxChunkBytes) {
       const chunk = bytes.subarray(start, start + maxChunkBytes);
-      while (this.#underWay + chunk.length > windowBytes) {
-        this.#signal.throwIfAborted();
-        this.#room = Promise.withResolvers();
-        await this.#room.promise;
-      }
-      this.#signal.throwIfAborted();
-      this.#underWay += chunk.length;
+      await this.takeRoom(chunk.length);
       this.#sendChunk(chunk, start + chunk.length === bytes.length ? onWritten : undefined);
     }
+  }
+
+  /**
+   * Resolves when there is room for so many bytes, which count as sent then. One call at a time.
+   * @param {number} bytes Of one chunk.
+   */
+  async takeRoom(bytes) {
+    while (this.#underWay + bytes > windowBytes) {
+      this.#signal.throwIfAborted();
+      this.#room = Promise.withResolvers();
+      await this.#room.promise;
+    }
+    this.#signal.throwIfAborted();
+    this.#underWay += bytes;
   }
 
   /**

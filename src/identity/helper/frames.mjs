@@ -43,6 +43,20 @@ export function encodeFrame(header, data = noData) {
 }
 
 /**
+ * Writes the front of a message whose data follows by another way.
+ * @param {import("node:stream").Writable} out
+ * @param {Header} header
+ * @param {number} dataBytes
+ */
+export function writeFront(out, header, dataBytes) {
+  const json = Buffer.from(JSON.stringify(header));
+  const front = Buffer.allocUnsafe(prefixBytes);
+  front.writeUInt32BE(json.length, 0);
+  front.writeUInt32BE(dataBytes, 4);
+  out.write(Buffer.concat([front, json]));
+}
+
+/**
  * Writes a message, in one call of the kernel where there is room.
  * @param {import("node:stream").Writable} out
  * @param {Header} header
@@ -77,7 +91,8 @@ export class FrameDecoder {
   /**
    * @param {object} [options]
    * @param {(header: string) => boolean} [options.isTooMuch] whether a header holds more than any does, looked at before it is parsed
-   * @param {boolean} [options.isLent] Whether pieces are lent until `push` returns: what is kept or handed on is copied.
+   * @param {boolean} [options.isLent] Whether pieces are lent until `push` returns: what is kept is copied, and data is lent until
+   *   the next piece.
    */
   constructor({ isTooMuch = () => false, isLent = false } = {}) {
     this.#isTooMuch = isTooMuch;
@@ -140,7 +155,7 @@ export class FrameDecoder {
     if (front === undefined) return undefined;
     const data = front.subarray(0, missingBytes);
     this.#drop(data.length);
-    return this.#isLent ? Buffer.from(data) : data;
+    return data;
   }
 
   /**

@@ -40,6 +40,8 @@ function placesOf(frames) {
  * @property {(event: Record<string, unknown>) => Promise<void>} emit Tells of progress; resolves when there is room for more.
  * @property {(bytes: Buffer, onWritten?: () => void) => Promise<void>} output Streams bytes to the daemon; resolves when there is
  *   room for more. `onWritten` is called once the kernel has them, if ever, and nobody looks at their memory any more.
+ * @property {(pipe: import("./file-pipe.mjs").FilePipe, bytes: number) => Promise<void>} outputFrom Likewise so many bytes, at most
+ *   a chunk's, that the pipe has taken.
  * @property {AbortSignal} signal
  */
 

@@ -3,8 +3,8 @@
  * pass on 64 KiB at a time, each in memory of its own: that takes as long as what is done with the bytes.
  */
 import { closeSync } from "node:fs";
-import { createRequire } from "node:module";
 import { Socket } from "node:net";
+import { pipeCalls } from "./pipe-calls.mjs";
 
 /** The most that Linux lets anybody have. */
 const pipeBytes = 1 << 20;
@@ -72,34 +72,13 @@ export class WidePipe {
   }
 }
 
-/** @type {ReturnType<typeof nativeCalls> | undefined} */
-let calls;
-
-/**
- * Loads the native calls at its first use: some 10 ms and 8 MB.
- * @returns {WidePipe | undefined} nothing where they cannot be had
- */
+/** @returns {WidePipe | undefined} nothing where there are no native calls, or too many descriptors */
 export function openWidePipe() {
-  calls ??= nativeCalls();
+  const calls = pipeCalls();
   const fds = new Int32Array(2);
-  if (calls === "none" || calls.pipe2(fds, closeOnExec) !== 0) return undefined;
+  if (calls === undefined || calls.pipe2(fds, closeOnExec) !== 0) return undefined;
   const [readFd = -1, writeFd = -1] = fds;
   // Less, where the user has many: that is slower, and no more.
   calls.fcntl(writeFd, setPipeSize, pipeBytes);
   return new WidePipe(readFd, writeFd);
-}
-
-function nativeCalls() {
-  try {
-    /** @type {typeof import("koffi")} */
-    const koffi = createRequire(import.meta.url)("koffi");
-    const libc = koffi.load(null);
-    /** @type {(fds: Int32Array, flags: number) => number} */
-    const pipe2 = libc.func("int pipe2(_Out_ int *, int)");
-    /** @type {(fd: number, request: number, argument: number) => number} */
-    const fcntl = libc.func("int fcntl(int, int, int)");
-    return { pipe2, fcntl };
-  } catch {
-    return "none";
-  }
 }

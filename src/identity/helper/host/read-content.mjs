@@ -1,6 +1,7 @@
 /** Bytes of a file on their way out. */
 import { constants } from "node:fs";
 import { open } from "node:fs/promises";
+import { filePipeBytes, openFilePipe } from "../file-pipe.mjs";
 import { reopen } from "../directory.mjs";
 import { RequestError } from "../request-error.mjs";
 import { describeEntry, tagOf } from "./entries.mjs";
@@ -8,9 +9,12 @@ import { inPlace, opened } from "./host-path.mjs";
 
 const { O_RDONLY, O_NONBLOCK, O_NOCTTY } = constants;
 const blockBytes = 256 << 10;
+/** From here on bytes are sent by reference, which needs a pipe. */
+const pipedBytes = 1 << 20;
 const whole = { offset: 0, length: null, fromEnd: false };
 
 /** @typedef {import("./host-path.mjs").HostPlace} HostPlace */
+/** @typedef {import("node:fs/promises").FileHandle} FileHandle */
 /** @typedef {import("../requests.mjs").Call} Call */
 
 /**
@@ -37,31 +41,66 @@ export async function readContent(syscalls, { ifTag, ...args }, call) {
         return {};
       }
       let left = Math.min(length ?? Infinity, size - start);
-      const most = size === 0 ? blockBytes : Math.max(1, Math.min(blockBytes, left));
-      /** What was sent from them the kernel has. @type {Buffer[]} */
-      const blocks = [];
-      const read = (/** @type {number} */ position) => {
-        const reading = file.read(blocks.pop() ?? Buffer.allocUnsafeSlow(most), { position });
-        // It is looked at in its turn.
-        reading.catch(() => undefined);
-        return reading;
-      };
-      let { bytesRead: bytes, buffer } = await read(start);
+      const first = Buffer.allocUnsafeSlow(size === 0 ? blockBytes : Math.max(1, Math.min(blockBytes, left)));
+      const { bytesRead } = await file.read(first, { position: start });
       // Files of the kernel's say nothing of their size, or too much.
-      if (size === 0 || (bytes < Math.min(left, blockBytes) && bytes < blockBytes)) left = bytes;
+      if (size === 0 || bytesRead < Math.min(left, blockBytes)) left = bytesRead;
       await call.emit({ entry, start, length: left });
-      for (let position = start; bytes > 0 && left > 0;) {
-        const [sent, block] = [Math.min(bytes, left), buffer];
-        position += bytes;
-        left -= sent;
-        // While that is sent.
-        const next = left > 0 ? read(position) : undefined;
-        await call.output(block.subarray(0, sent), () => blocks.push(block));
-        if (!next) return {};
-        ({ bytesRead: bytes, buffer } = await next);
-      }
-      if (left > 0) throw new RequestError("WRONG_TYPE", "became shorter while it was read");
+      const sent = Math.min(bytesRead, left);
+      if (sent > 0) await call.output(first.subarray(0, sent));
+      const piped = await sendPiped(file, start + sent, left - sent, call);
+      await sendBlocks(file, start + sent + piped, left - sent - piped, call);
       return {};
     }),
   );
+}
+
+/**
+ * Sends bytes of a large file by reference, as far as its file system can do that.
+ * @param {FileHandle} file
+ * @param {number} start
+ * @param {number} bytes
+ * @param {Call} call
+ * @returns {Promise<number>} How many were sent.
+ */
+async function sendPiped(file, start, bytes, call) {
+  using pipe = bytes < pipedBytes ? undefined : openFilePipe();
+  let sent = 0;
+  while (pipe && sent < bytes) {
+    const taken = await pipe.take(file.fd, start + sent, Math.min(filePipeBytes, bytes - sent));
+    if (taken === 0) break;
+    await call.outputFrom(pipe, taken);
+    sent += taken;
+  }
+  return sent;
+}
+
+/**
+ * Sends bytes of a file, the next of which are read while some are on their way.
+ * @param {FileHandle} file
+ * @param {number} start
+ * @param {number} bytes
+ * @param {Call} call
+ */
+async function sendBlocks(file, start, bytes, call) {
+  const end = start + bytes;
+  /** What was sent from them the kernel has. @type {Buffer[]} */
+  const free = [];
+  const read = (/** @type {number} */ position) => {
+    const length = Math.min(blockBytes, end - position);
+    const buffer = free.pop() ?? Buffer.allocUnsafeSlow(Math.min(blockBytes, bytes));
+    const reading = file.read(buffer, { length, position });
+    // It is looked at in its turn.
+    reading.catch(() => undefined);
+    return reading;
+  };
+  if (bytes === 0) return;
+  let next = read(start);
+  for (let position = start; position < end;) {
+    const { bytesRead, buffer } = await next;
+    if (bytesRead === 0) throw new RequestError("WRONG_TYPE", "became shorter while it was read");
+    position += bytesRead;
+    if (position < end) next = read(position);
+    await call.output(buffer.subarray(0, bytesRead), () => free.push(buffer));
+  }
 }
