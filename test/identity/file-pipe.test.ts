@@ -43,8 +43,8 @@ test("what a pipe took and another has no room for is read, in order", async (t)
   }
 });
 
-test("what no file system sends by reference is not taken", async (t) => {
-  const fd = openSync("/dev/ptmx", "r");
+test("what is not to be had by reference is not taken", async (t) => {
+  const fd = openSync("/", "r");
   try {
     using pipe = openFilePipe();
     t.is(await pipe?.take(fd, 0, filePipeBytes), 0);
