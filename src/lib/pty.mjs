@@ -17,6 +17,8 @@ const retryMs = 5;
 /** Read ahead of who reads: the kernel gives no more than a page at a time, each of which would cost a way through everything. */
 const aheadBytes = 64 * 1024;
 const pageBytes = 4096;
+/** What a read of a full terminal brings. One that was asked for more looks like the last: the next would wait for another event. */
+const fullReadBytes = pageBytes - 1;
 /** Whoever prints so much at once goes on. */
 const floodBytes = 1024;
 /** For what follows a flood. */
@@ -62,7 +64,7 @@ class Ahead {
   #wake = () => {};
 
   get room() {
-    return this.#buffer.subarray(this.#to);
+    return this.#buffer.subarray(this.#to, this.#to + fullReadBytes);
   }
 
   /**
