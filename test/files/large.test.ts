@@ -58,6 +58,6 @@ rootTest("a large file that becomes shorter while it is read ends the download a
     .trim()
     .split("\n")
     .toSorted();
-  t.true(Number(gotBytes) < bigBytes && Number(gotBytes) >= 20 << 20, gotBytes);
+  t.true(Number(gotBytes) > 0 && Number(gotBytes) < bigBytes, gotBytes);
   t.regex(said ?? "", /^curl: /);
 });

@@ -23,6 +23,8 @@ const maxAttributeBytes = 64 << 10;
 /** Of lseek(2): the next byte that is no hole, the next hole. */
 const seekData = 3;
 const seekHole = 4;
+/** Of sync_file_range(2). */
+const beginWriting = 2;
 /** Of ioctl(2): shares all of a file's blocks, the same on all of Linux's common architectures. */
 const ficlone = 0x40049409;
 
@@ -34,7 +36,7 @@ const ficlone = 0x40049409;
 /**
  * @typedef {object} Library
  * @property {() => number} errno
- * @property {Record<"openat" | "statx" | "ioctl" | "copy_file_range" | "readlinkat" | "renameat2" | "linkat" | "mknodat" | "utimensat" | "futimens" | "listxattr" | "getxattr" | "setxattr" | "flistxattr" | "fgetxattr" | "fsetxattr" | "lseek" | "syncfs", Native>} calls
+ * @property {Record<"openat" | "statx" | "ioctl" | "copy_file_range" | "readlinkat" | "renameat2" | "linkat" | "mknodat" | "utimensat" | "futimens" | "listxattr" | "getxattr" | "setxattr" | "flistxattr" | "fgetxattr" | "fsetxattr" | "lseek" | "syncfs" | "sync_file_range", Native>} calls
  */
 
 /** @returns {Library | undefined} */
@@ -63,6 +65,7 @@ function load() {
       setxattr: libc.func("int setxattr(const uint8_t *, const uint8_t *, const uint8_t *, size_t, int)"),
       lseek: libc.func("int64_t lseek(int, int64_t, int)"),
       syncfs: libc.func("int syncfs(int)"),
+      sync_file_range: libc.func("int sync_file_range(int, int64_t, int64_t, uint32_t)"),
     };
     return { errno: () => koffi.errno(), calls };
   } catch {
@@ -344,6 +347,18 @@ export class Syscalls {
     if (!native) return Promise.resolve();
     const call = /** @type {Native & { async: Function }} */ (native.calls.syncfs);
     return new Promise((resolve) => call.async(fd, () => resolve()));
+  }
+
+  /**
+   * Has what is written of a file go to its disk, without waiting for that. What comes of it fsync(2) says.
+   * @param {number} fd
+   * @returns {Promise<void>}
+   */
+  beginWriteBack(fd) {
+    const native = this.#native;
+    if (!native) return Promise.resolve();
+    const call = /** @type {Native & { async: Function }} */ (native.calls.sync_file_range);
+    return new Promise((resolve) => call.async(fd, 0, 0, beginWriting, () => resolve()));
   }
 }
 

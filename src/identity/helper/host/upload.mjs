@@ -23,8 +23,8 @@ const { O_RDWR, O_WRONLY, O_CREAT, O_EXCL, O_NOFOLLOW } = constants;
 // Linux's own, and not among node's constants: a file that has no name yet.
 const O_TMPFILE = 0o20200000;
 const defaultMode = 0o644;
-/** Each time costs as much as some MiB do. */
-const writeBackBytes = 32 << 20;
+/** So that it costs next to nothing. */
+const writeBackBytes = 16 << 20;
 
 /** @typedef {import("./host-path.mjs").HostPlace} HostPlace */
 /** @typedef {import("./host-path.mjs").Found} Found */
@@ -47,51 +47,37 @@ const writeBackBytes = 32 << 20;
  */
 export async function uploadFile(syscalls, args, input, signal) {
   return placeFile(syscalls, args, signal, async (file) => {
-    const writeBack = new WriteBack(file);
+    await using writeBack = new WriteBack(() => syscalls.beginWriteBack(file.fd));
     for await (const pieces of input.batches()) {
       await appendAll(file, pieces);
       writeBack.count(pieces);
     }
-    await writeBack.end();
   });
 }
 
-/** Brings what is written to the disk while more comes: at the end there is little left to wait for. */
+/** Has what is written go to the disk while more comes: at the end there is little left to wait for. */
 export class WriteBack {
-  #file;
+  #begin;
   #bytes = 0;
   /** @type {Promise<void> | undefined} */
-  #writing;
-  /** What the disk says of bytes it says once: the last sync would know nothing of it. @type {{ error: unknown } | undefined} */
-  #lost;
+  #beginning;
 
-  /** @param {Pick<import("node:fs/promises").FileHandle, "datasync">} file */
-  constructor(file) {
-    this.#file = file;
+  /** @param {() => Promise<void>} begin Has all that is written by now go to the disk; resolves when it is on its way. */
+  constructor(begin) {
+    this.#begin = begin;
   }
 
   /** @param {Buffer[]} pieces Written since the last call. */
   count(pieces) {
     for (const { length } of pieces) this.#bytes += length;
-    if (this.#bytes < writeBackBytes || this.#writing !== undefined) return;
+    if (this.#bytes < writeBackBytes || this.#beginning !== undefined) return;
     this.#bytes = 0;
-    this.#writing = this.#write();
+    this.#beginning = this.#begin().finally(() => (this.#beginning = undefined));
   }
 
-  /** Resolves when nothing is under way. @throws Error when some of it did not reach the disk */
-  async end() {
-    await this.#writing;
-    if (this.#lost) throw this.#lost.error;
-  }
-
-  async #write() {
-    try {
-      await this.#file.datasync();
-    } catch (error) {
-      this.#lost ??= { error };
-    } finally {
-      this.#writing = undefined;
-    }
+  /** Resolves when nothing of it is under way: its descriptor may be another file's afterwards. */
+  async [Symbol.asyncDispose]() {
+    await this.#beginning;
   }
 }
 
