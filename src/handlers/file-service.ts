@@ -1,6 +1,5 @@
 /** FileService: one domain call per method. */
 import type { HandlerContext, ServiceImpl } from "@connectrpc/connect";
-import { timestampFromMs } from "@bufbuild/protobuf/wkt";
 import type {
   CopyPathRequest,
   CreateArchiveRequest,
@@ -199,10 +198,16 @@ function entryMessage({ name, path, type, sizeBytes, mode, owner, group, ...entr
     ...{ name: name === "." ? "/" : name, path, type, owner, group, uid, gid },
     sizeBytes: BigInt(sizeBytes),
     mode: mode.toString(8).padStart(4, "0"),
-    modifiedAt: timestampFromMs(modifiedMs),
+    modifiedAt: timeOf(modifiedMs),
     ...(type === "symlink" && { linkTarget: target }),
     ...(tag !== "" && { etag: tag }),
   };
+}
+
+/** What a timestamp is made of; to make one here as well would cost each of 100,000 entries as much as all its other fields. */
+function timeOf(ms: number) {
+  const seconds = Math.floor(ms / 1_000);
+  return { seconds: BigInt(seconds), nanos: (ms - seconds * 1_000) * 1_000_000 };
 }
 
 /** Permission bits from octal digits; `undefined` from none. */
