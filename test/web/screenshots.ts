@@ -87,7 +87,7 @@ async function forReadme(): Promise<void> {
     await page.context().close();
   };
   // As high as what comes before its directory.
-  const app = await open("light", 1120, 404, "#/apps/notes");
+  const app = await open("light", 1120, 376, "#/apps/notes");
   await app.locator(".log .line").nth(7).waitFor();
   await take(app, "app");
   const week = await open("light", 1120, 340, "#/schedules");
