@@ -168,8 +168,8 @@ export class ServiceRuntime extends FollowingRuntime<ServiceApp> implements AppR
   }
 
   async freeze(app: RunnableApp, units: readonly string[]): Promise<void> {
-    this.#appOf(app).hold(true);
     for (const unit of units) await this.#systemd.freeze(unit);
+    this.#appOf(app).hold(true);
   }
 
   async thaw(app: RunnableApp, units: readonly string[]): Promise<boolean> {

@@ -4,3 +4,16 @@ import { plainText } from "../plain-text.ts";
 export function Text({ of }: { of: string }) {
   return <bdi>{plainText(of)}</bdi>;
 }
+
+/** Several, each said once. */
+export function Texts({ of }: { of: readonly string[] }) {
+  return (
+    <ul>
+      {of.map((text) => (
+        <li key={text}>
+          <Text of={text} />
+        </li>
+      ))}
+    </ul>
+  );
+}

@@ -7,7 +7,7 @@ import { texts } from "../texts.ts";
 import { formatBytes } from "../units.ts";
 import { Failure } from "./failure.tsx";
 import { Bar, percentOf } from "./meter.tsx";
-import { Text } from "./text.tsx";
+import { Text, Texts } from "./text.tsx";
 
 /** How work goes: its steps, what it asks, and what went wrong. */
 export function Work<Result extends { case: string; value: unknown }>({ of }: { of: LongWork<Result> }) {
@@ -69,15 +69,7 @@ function Accept({ of: { licenses, permissions }, onAccept }: { of: LicenseRequir
   return (
     <section class="card" aria-labelledby={id} role="alert">
       <h2 id={id}>{texts.work.asks}</h2>
-      {permissions.length > 0 && (
-        <ul>
-          {permissions.map((permission) => (
-            <li key={permission}>
-              <Text of={permission} />
-            </li>
-          ))}
-        </ul>
-      )}
+      {permissions.length > 0 && <Texts of={permissions} />}
       {licenses.map((license) => (
         <details key={license.name}>
           <summary>

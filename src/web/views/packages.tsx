@@ -5,7 +5,7 @@ import { useLive } from "../live.ts";
 import { Failure } from "../parts/failure.tsx";
 import { TextField } from "../parts/field.tsx";
 import { OutsideLink } from "../parts/outside-link.tsx";
-import { Text } from "../parts/text.tsx";
+import { Text, Texts } from "../parts/text.tsx";
 import { plainText, sentence } from "../plain-text.ts";
 import { pathTo } from "../route.ts";
 import { texts } from "../texts.ts";
@@ -95,13 +95,7 @@ function Card({ of, onChoose }: Pick<Props, "onChoose"> & { of: ListedPackage })
       {permissions.length > 0 && (
         <>
           <p>{says.asksFor}</p>
-          <ul>
-            {permissions.map((permission) => (
-              <li key={permission}>
-                <Text of={permission} />
-              </li>
-            ))}
-          </ul>
+          <Texts of={permissions} />
         </>
       )}
       <p class="quiet">
