@@ -5657,7 +5657,7 @@ export interface operations {
                     /**
                      * @description True: stop a running app once the new version is fetched, accepted and built, upgrade it, start it again. It runs
                      *     again whatever becomes of the upgrade. Without it a running app is `app_running` (failed_precondition). On a swarm the tasks of
-                     *     an app that keeps no data are replaced one after the other instead, as its manifest's `upgrade` says.
+                     *     an app that keeps no data are replaced one after the other instead, with and without this, as its manifest's `upgrade` says.
                      */
                     stop_app?: boolean;
                 };

@@ -9,7 +9,7 @@ import type { ReasonPayloads } from "../errors.ts";
 import { parseGitUrl, type GitUrl } from "../packages/git-url.ts";
 import type { CommandContext } from "./context.ts";
 import { exists } from "./exists.ts";
-import { asSvcError, UsageError } from "./failure.ts";
+import { AdvisedError, asSvcError, UsageError } from "./failure.ts";
 import type { CliHost } from "./host.ts";
 import { chooseNode } from "./nodes/choose-node.ts";
 import { packageAt, requireOwn } from "./package-plan.ts";
@@ -36,7 +36,7 @@ export async function cloneWithoutManifest(
   const { url = "", directory = "" } = noManifestOf(error) ?? {};
   const parsed = parseGitUrl(url);
   if (!isHere || !("gitUrl" in parsed) || !isBelow(directory)) throw error;
-  if (options.yes !== true && !isInteractive(host)) throw error;
+  if (options.yes !== true && !isInteractive(host)) throw adviceOnYes(error);
   const dir = directory === "" ? directoryOf(parsed.gitUrl) : resolve(basename(directory));
   const what = directory === "" ? url : `${directory} of ${url}`;
   if (exists(dir)) throw new UsageError(`${what} has no svc.yaml, and ${dir} is there already: install that`);
@@ -56,6 +56,11 @@ export async function cloneWithoutManifest(
     await rm(dir, { recursive: true, force: true });
     throw failure;
   }
+}
+
+function adviceOnYes(error: unknown): unknown {
+  const known = asSvcError(error);
+  return known && new AdvisedError(known, `${known.message}, and --yes has it made in a clone here`);
 }
 
 /** Whether a path is empty, or leads to something below where it begins. */

@@ -26,8 +26,8 @@ const layouts: readonly { readonly form: RegExp; readonly describe: Describe }[]
   { form: /^apps\/([^/\x00-\x1f\x7f]+)\/config\.json$/, describe: describeRuntipi },
 ];
 
-/** Of what describes one app. */
-export const storeBounds = { maxFiles: 2_000, maxFileBytes: 64 * 1024 } as const;
+/** Of what describes one app: a hundred KiB where it says all in twenty languages. */
+export const storeBounds = { maxFiles: 1_000, maxFileBytes: 128 * 1024 } as const;
 const yamlBounds = { maxBytes: storeBounds.maxFileBytes, maxTokens: 8_000, maxDepth: 32, maxValues: 8_000 };
 const maxLine = 256;
 const maxTags = 8;

@@ -1,4 +1,5 @@
 /** The containers of one app on the engine: finding, starting, stopping and removing them. */
+import type { Container } from "dockerode";
 import { isMadeFor, madeForFilter } from "../docker/attribution.ts";
 import { isUpState, type ContainerRecord } from "../docker/container-record.ts";
 import type { EngineState } from "../docker/engine-state.ts";
@@ -161,8 +162,7 @@ export class AppContainers {
       if (!isChosen({ release: releaseOf(container) ?? "", ...traits })) continue;
       await this.#options.engine.operate(
         `remove a container of app "${this.#appId}"`,
-        // With the volumes that have no name: nobody could find them again.
-        (docker) => docker.getContainer(id).remove({ force: true, v: true }).catch(unlessStatus(404)),
+        (docker) => removeWhole(docker.getContainer(id)),
         { timeoutMs: changeTimeoutMs },
       );
       removed.push(container);
@@ -174,6 +174,20 @@ export class AppContainers {
     return containers
       .filter((container) => this.isOwn(container))
       .toSorted((a, b) => a.createdAtMs - b.createdAtMs);
+  }
+}
+
+/** Resolves when the container is gone, also where somebody else, such as a swarm, is at its removal already. */
+async function removeWhole(container: Container): Promise<void> {
+  try {
+    // With the volumes that have no name: nobody could find them again.
+    await container.remove({ force: true, v: true });
+  } catch (error) {
+    const { statusCode, message } = error as { statusCode?: number; message: string };
+    if (statusCode === 404) return;
+    // The words alone tell it from other conflicts.
+    if (statusCode !== 409 || !message.includes("already in progress")) throw error;
+    await container.wait({ condition: "removed" }).catch(unlessStatus(404));
   }
 }
 

@@ -4,6 +4,7 @@ import { join } from "node:path";
 import anyTest, { type TestFn } from "ava";
 import { AppService, type App } from "../../gen/svc/v1/app_pb.ts";
 import { BackupService } from "../../gen/svc/v1/backup_pb.ts";
+import { ScheduleService } from "../../gen/svc/v1/schedule_pb.ts";
 import { startDaemon, type TestDaemon } from "../support/daemon.ts";
 import { errorOf } from "../support/errors.ts";
 import { eventually } from "../support/eventually.ts";
@@ -72,8 +73,12 @@ async function writePackage(
   return dir;
 }
 
-async function servicesOf({ swarm }: Shared): Promise<{ Spec: { Name: string } }[]> {
-  return (await swarm.manager.request("GET", "/services")).expect(200) as { Spec: { Name: string } }[];
+interface Service {
+  readonly Spec: { readonly Name: string; TaskTemplate: { ContainerSpec: { Image: string } } };
+}
+
+async function servicesOf({ swarm }: Shared): Promise<Service[]> {
+  return (await swarm.manager.request("GET", "/services")).expect(200) as Service[];
 }
 
 interface Listed {
@@ -130,6 +135,13 @@ secrets: { key: { file: ./key.txt }, der: { file: ./key.der } }
   }, longMs);
   for (const path of ["/services", "/tasks", "/secrets", "/configs"]) {
     t.false((await swarm.manager.request("GET", path)).text.includes("open-sesame"), path);
+  }
+  for (const engine of swarm.engines) {
+    const list = (await engine.request("GET", "/containers/json?all=true")).expect(200) as { Id: string }[];
+    for (const { Id } of list) {
+      const { text } = await engine.request("GET", `/containers/${Id}/json`);
+      t.false(text.includes("open-sesame"), Id);
+    }
   }
   const inStore = async (script: string): Promise<string> => {
     const filters = encodeURIComponent(JSON.stringify({ label: ["com.docker.compose.service=store"] }));
@@ -335,6 +347,75 @@ upgrade: { order: stop-first, watch: 2s }
   t.notRegex(daemon.log(), /did not come back/, "nothing was started anew");
   await apps.stopApp({ id: "rolls" });
   await apps.removeApp({ id: "rolls" });
+});
+
+test(`jobs upgrade a compose project on a swarm service by service, a bad version goes back, and jobs restart it${needsSwarm}`, async (t) => {
+  t.timeout(300_000);
+  const { swarm, daemon } = t.context;
+  const [apps, schedules] = [daemon.client(AppService), daemon.client(ScheduleService)];
+  const files = (version: string, image: string, more = ""): Record<string, string> => ({
+    "svc.yaml": `id: team
+name: team
+version: "${version}"
+compose: { file: compose.yaml }
+restart: { policy: never }
+upgrade: { order: stop-first, watch: 2s }
+`,
+    "compose.yaml": `version: "3.8"
+services:
+  front: { image: "${imageOf(swarm, image)}", ports: ["8098:8080"], depends_on: [side]${more} }
+  side: { image: "${imageOf(swarm, image)}", deploy: { replicas: 1 } }
+`,
+  });
+  const run = async (id: string, type: string): Promise<{ status: string; error: string }> => {
+    await schedules.upsertSchedule({ id, trigger: "0 4 1 1 *", action: { type, app: "team" } });
+    const { run: began } = await schedules.runSchedule({ id });
+    return eventually(async () => {
+      const { runs } = await schedules.listScheduleRuns({ id });
+      const own = runs.find((each) => each.id === began?.id);
+      assert.ok(own !== undefined && own.status !== "RUNNING");
+      return own;
+    }, longMs);
+  };
+  const answers = async (): Promise<string[]> => {
+    const all = await Promise.allSettled([1, 2, 3].map((node) => swarm.get(node, 8098)));
+    return all.map((each) => (each.status === "fulfilled" ? each.value.trim() : "none"));
+  };
+  const spec = await writePackage(t.context, "team", files("1", "1"));
+  await apps.installApp({ spec, placement: swarmed(3) });
+  await apps.startApp({ id: "team" });
+  await eventually(async () => assert.deepEqual(await answers(), ["1", "1", "1"]), longMs);
+
+  await writePackage(t.context, "team", files("2", "2"));
+  t.like(await run("newest", "app_update"), { status: "SUCCEEDED", error: "" });
+  t.like(await apps.getApp({ id: "team" }), { state: "RUNNING", version: "2" });
+  await eventually(async () => assert.deepEqual(await answers(), ["2", "2", "2"]), longMs);
+
+  await writePackage(t.context, "team", files("3", "1", ", command: [/bin/false]"));
+  const bad = await run("newest", "app_update");
+  t.is(bad.status, "FAILED");
+  t.regex(bad.error, /service "front"/);
+  t.like(await apps.getApp({ id: "team" }), { state: "RUNNING", version: "2", enabled: true });
+  await eventually(async () => assert.deepEqual(await answers(), ["2", "2", "2"]), longMs);
+  // What had been replaced of it is what it was, too.
+  const images = new Set(
+    (await servicesOf(t.context)).map(({ Spec }) => Spec.TaskTemplate.ContainerSpec.Image.replace(/@.*/, "")),
+  );
+  t.is(images.size, 1, [...images].join(" "));
+  t.notRegex(daemon.log(), /did not come back/, "nothing was started anew");
+
+  const since = ({ tasks }: App): string[] =>
+    tasks.map((task) => `${task.since?.seconds}.${task.since?.nanos}`);
+  const before = since(await apps.getApp({ id: "team" }));
+  t.like(await run("again", "app_restart"), { status: "SUCCEEDED", error: "" });
+  const after = await apps.getApp({ id: "team" });
+  t.is(after.state, "RUNNING");
+  t.false(
+    since(after).some((time) => before.includes(time)),
+    "each task is another one",
+  );
+  await apps.stopApp({ id: "team" });
+  t.deepEqual((await apps.removeApp({ id: "team" })).disabledSchedules.sort(), ["again", "newest"]);
 });
 
 test(`a manager that is cut off says so, does nothing, and shows what became when it is back${needsSwarm}`, async (t) => {

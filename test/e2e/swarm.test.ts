@@ -1,9 +1,10 @@
 /** Apps on a swarm of three engines, each a machine of its own: what svc makes of it, shows of it, and what becomes of it. */
 import assert from "node:assert/strict";
-import { mkdir } from "node:fs/promises";
+import { mkdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import anyTest, { type TestFn } from "ava";
 import { AppService, type App } from "../../gen/svc/v1/app_pb.ts";
+import { BackupService } from "../../gen/svc/v1/backup_pb.ts";
 import { startDaemon, type TestDaemon } from "../support/daemon.ts";
 import { errorOf } from "../support/errors.ts";
 import { eventually } from "../support/eventually.ts";
@@ -234,6 +235,19 @@ test(`data keep an app on this machine; what cannot start says why, and leaves n
   t.like(await errorOf(apps.placeApp({ id: "data", placement: { on: "machine" } })), {
     reason: "app_running",
   });
+  const { directory } = await apps.getApp({ id: "data" });
+  const kept = join(directory, "volumes/keep/word");
+  await writeFile(kept, "dear");
+  const backups = daemon.client(BackupService);
+  const { results } = await backups.createBackup({ appId: "data", storages: ["local"] });
+  t.is(results[0]?.error, "");
+  await writeFile(kept, "spoilt");
+  const name = results[0]?.name ?? "";
+  await backups.restoreBackup({ appId: "data", storage: "local", name, stopApp: true });
+  t.is(await readFile(kept, "utf8"), "dear");
+  await eventually(async () => {
+    assert.deepEqual(nodesOf(await apps.getApp({ id: "data" })), ["node1", "node1"]);
+  }, longMs);
   await apps.removeApp({ id: "data" });
 
   const bad = await packageOf(
