@@ -36,6 +36,9 @@ async function createHome() {
   return { dir, svc, [Symbol.asyncDispose]: () => rm(dir, { recursive: true, force: true, maxRetries: 3 }) };
 }
 
+/** What is in a checkout as long as it is built: the package, and what npm does not look beyond. */
+const builds = ["node_modules", "server.mjs", "svc.yaml"];
+
 test("a daemon that starts leaves a live in-process install alone", async (t) => {
   t.timeout(120_000);
   await using home = await createHome();
@@ -59,10 +62,7 @@ process:
   const install = home.svc("install", dir);
   const installed = once(install.child, "exit");
   const appsDir = join(home.dir, "state", "svc", "apps");
-  await eventually(
-    async () => assert.deepEqual(await readdir(join(appsDir, "slow", "repo")), ["server.mjs", "svc.yaml"]),
-    30_000,
-  );
+  await eventually(async () => assert.deepEqual(await readdir(join(appsDir, "slow", "repo")), builds), 30_000);
 
   const daemon = home.svc("daemon");
   await eventually(() => assert.match(daemon.output(), /svc is ready/), 30_000);
@@ -98,10 +98,7 @@ test("an install whose CLI was killed is undone by the next daemon", async (t) =
   await chmod(join(home.dir, "config", "svc"), 0o777);
   const install = home.svc("install", dir);
   const appsDir = join(home.dir, "state", "svc", "apps");
-  await eventually(
-    async () => assert.deepEqual(await readdir(join(appsDir, "slow", "repo")), ["server.mjs", "svc.yaml"]),
-    30_000,
-  );
+  await eventually(async () => assert.deepEqual(await readdir(join(appsDir, "slow", "repo")), builds), 30_000);
   install.child.kill("SIGKILL");
   await once(install.child, "exit");
   const daemon = home.svc("daemon");
