@@ -62,7 +62,10 @@ process:
   const install = home.svc("install", dir);
   const installed = once(install.child, "exit");
   const appsDir = join(home.dir, "state", "svc", "apps");
-  await eventually(async () => assert.deepEqual(await readdir(join(appsDir, "slow", "repo")), builds), 30_000);
+  await eventually(
+    async () => assert.deepEqual(await readdir(join(appsDir, "slow", "repo")), builds),
+    30_000,
+  );
 
   const daemon = home.svc("daemon");
   await eventually(() => assert.match(daemon.output(), /svc is ready/), 30_000);
@@ -98,7 +101,10 @@ test("an install whose CLI was killed is undone by the next daemon", async (t) =
   await chmod(join(home.dir, "config", "svc"), 0o777);
   const install = home.svc("install", dir);
   const appsDir = join(home.dir, "state", "svc", "apps");
-  await eventually(async () => assert.deepEqual(await readdir(join(appsDir, "slow", "repo")), builds), 30_000);
+  await eventually(
+    async () => assert.deepEqual(await readdir(join(appsDir, "slow", "repo")), builds),
+    30_000,
+  );
   install.child.kill("SIGKILL");
   await once(install.child, "exit");
   const daemon = home.svc("daemon");

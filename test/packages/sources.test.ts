@@ -240,7 +240,7 @@ test("app stores of CasaOS and Runtipi are sources, without what cannot be read 
     "apps/broken/config.json": "{",
     "apps/cut/config.json": tipi("cut", { name: `${"x".repeat(255)}\u{1f4d3}`, categories: [] }),
     "apps/two\nlines/config.json": tipi("lines"),
-    "apps/large/config.json": tipi("large", { description: "x".repeat(70_000) }),
+    "apps/large/config.json": tipi("large", { description: "x".repeat(140_000) }),
   });
   const resolver = world.resolver({
     sources: [
