@@ -1,10 +1,10 @@
 /** Lists that are long: only what is in sight is drawn, and nobody's log grows without end (T 66). */
 import assert from "node:assert/strict";
 import { join } from "node:path";
-import { DatabaseSync } from "node:sqlite";
 import type { Page } from "playwright-core";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
 import { startDaemon } from "../support/daemon.ts";
+import { copyApp } from "../support/copy-app.ts";
 import { eventually } from "../support/eventually.ts";
 import { freePort, writePackage } from "../support/packages.ts";
 import { bundledMain } from "./support/open-page.ts";
@@ -37,7 +37,7 @@ browserTest(`of a thousand apps those in sight are drawn, and any is found${need
   await writePackage(dir, await freePort());
   await daemon.client(AppService).installApp({ spec: dir });
   await daemon.stop();
-  copyApp(join(daemon.storeDir, "svc.db"));
+  copyApp(join(daemon.storeDir, "svc.db"), "web", apps);
   await daemon.restart();
   const { page, complaints } = await openWithToken(node.browser, daemon, "#/apps");
   await page.getByText(`${apps} apps`).waitFor();
@@ -83,23 +83,3 @@ browserTest(
     t.deepEqual(complaints, []);
   },
 );
-
-/** Rows as installs would leave them, without the time that those take. The daemon stands still meanwhile. */
-function copyApp(file: string): void {
-  const database = new DatabaseSync(file);
-  try {
-    const columns = database
-      .prepare("PRAGMA table_info(apps)")
-      .all()
-      .map((column) => String(column["name"]));
-    const values = columns.map((column) => (column === "id" ? "?" : column));
-    const copy = database.prepare(
-      `INSERT INTO apps (${columns.join(", ")}) SELECT ${values.join(", ")} FROM apps WHERE id = 'web'`,
-    );
-    database.exec("BEGIN");
-    for (let number = 2; number <= apps; number += 1) copy.run(`web-${number}`);
-    database.exec("COMMIT");
-  } finally {
-    database.close();
-  }
-}
