@@ -1,7 +1,7 @@
 /**
  * `npm test [-- [--quick] [--tap-file FILE] [AVA's arguments]]`: says what this machine lacks, runs each file by an AVA of its
- * own, a few at a time, and ends with the counts, after the failures and what was skipped. A file that hangs fails alone. Quick
- * files share an AVA with others; when one of them fails, each is run by its own.
+ * own, as many at a time as keep the processors busy, and ends with the counts, after the failures and what was skipped. A file
+ * that hangs fails alone. Quick files share an AVA with others; when one of them fails, each is run by its own.
  * When a few files failed, each is run once more, alone: what passes then is told as unsteady, with what failed at first.
  * `--quick` leaves out the files that start daemons or container engines, and those that took more than three seconds the last
  * time, for the loop of an edit. `--tap-file` keeps AVA's own words for whoever counts afterwards.
@@ -9,11 +9,11 @@
  */
 import { spawnSync } from "node:child_process";
 import { createWriteStream } from "node:fs";
-import { availableParallelism } from "node:os";
 import { join } from "node:path";
 import { missing } from "../../.ci/optional.ts";
 import { endAll, runFile, runningFiles, unsteadyOf, type FileRun } from "./file-run.ts";
 import { againLine, formatCounts, summarizeTap, titleOfFile } from "./tap.ts";
+import { fillProcessors } from "./room.ts";
 import { chooseTestFiles } from "./test-files.ts";
 import { keepTestTimes } from "./test-times.ts";
 
@@ -56,19 +56,19 @@ for (const signal of ["SIGINT", "SIGTERM"] as const) {
 }
 // What is named by patterns or further options is AVA's to find, and one run.
 const batches = avaArguments.length === 0 ? await chooseTestFiles(isQuick) : [[]];
-// Most tests wait most of the time: one file more than there are processors.
-await Promise.all(Array.from({ length: availableParallelism() + 1 }, runBatches));
+await fillProcessors(runNext);
 await runFailedAgain();
 kept?.end();
 await keepTestTimes(Object.fromEntries(Object.entries(times).map(([file, ms]) => [file, Math.round(ms)])));
 summarize();
 
-/** Takes batch after batch, until none is left. */
-async function runBatches(): Promise<void> {
-  for (let batch = batches.shift(); batch !== undefined; batch = batches.shift()) {
-    if (batch.length <= 1) runs.push(await run(batch));
-    else await runTogether(batch);
-  }
+/** Runs the next batch; false where none was left. */
+async function runNext(): Promise<boolean> {
+  const batch = batches.shift();
+  if (batch === undefined) return false;
+  if (batch.length <= 1) runs.push(await run(batch));
+  else await runTogether(batch);
+  return true;
 }
 
 /** What fails, dies or hangs among others is run once more, each file by an AVA of its own as if it always had been. */
