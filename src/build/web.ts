@@ -7,6 +7,7 @@ import { mkdir, readFile, writeFile } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { promisify } from "node:util";
 import { brotliCompress, constants, gzip } from "node:zlib";
+import { leanContract } from "./page-contract.ts";
 
 const sourceDir = join(import.meta.dirname, "../web");
 const mainFile = join(sourceDir, "main.tsx");
@@ -42,7 +43,7 @@ export async function buildWeb(outDir: string, root: string): Promise<string[]> 
     entryPoints: [mainFile, join(sourceDir, "style.css")],
     chunkNames: "[name]-[hash]",
     splitting: true,
-    plugins: [mainWithAllParts],
+    plugins: [mainWithAllParts, leanContract],
   });
   const mainPath = outputOf(whole.metafile, "main.tsx");
   const boot = await build({

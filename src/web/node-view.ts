@@ -140,7 +140,8 @@ export class NodeView {
     this.#isReading = true;
     try {
       for (;;) {
-        await new Promise((resolve) => setTimeout(resolve, gatherMs));
+        // Whoever sees nothing yet waits for nothing.
+        if (this.#apps.value !== undefined) await new Promise((resolve) => setTimeout(resolve, gatherMs));
         const stale = this.#stale;
         if (this.#isOver() || stale?.size === 0) return;
         this.#stale = new Set();
@@ -173,6 +174,15 @@ export class NodeView {
 
   async #readAll(): Promise<void> {
     const signal = this.#untilLost();
+    const [apps, status] = await Promise.all([
+      this.#everyApp(signal),
+      this.#api.daemon.getStatus({}, { signal }),
+    ]);
+    this.#status.value = status;
+    this.#apps.value = apps;
+  }
+
+  async #everyApp(signal: AbortSignal): Promise<Map<string, App>> {
     const found = new Map<string, App>();
     let pageToken = "";
     do {
@@ -180,8 +190,7 @@ export class NodeView {
       for (const app of page.apps) found.set(app.id, app);
       pageToken = page.nextPageToken;
     } while (pageToken !== "");
-    this.#status.value = await this.#api.daemon.getStatus({}, { signal });
-    this.#apps.value = found;
+    return found;
   }
 
   async #readSome(ids: ReadonlySet<string>): Promise<void> {

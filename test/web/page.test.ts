@@ -381,6 +381,7 @@ browserTest(`the first load is small, compressed and kept for ever by its name${
   t.true(built.filter((name) => name.endsWith(".js")).length > scripts.length);
   for (const path of scripts) {
     const text = await (await fetch(base + path)).text();
+    t.false(text.includes("UninterpretedOption"), "the contract comes without what describes descriptions");
     const begun = [...text.matchAll(/(?:from|import)"\.\/([\w.-]+)"/g)].map(
       ([, name = ""]) => `/web/${name}`,
     );

@@ -1,0 +1,109 @@
+/** A file of the contract, as the build writes it for tabs: one that begins has no time to decode what says how to decode. */
+import { createFileRegistry, type DescFile, type DescService } from "@bufbuild/protobuf";
+import type { GenFile } from "@bufbuild/protobuf/codegenv2";
+import type { FileDescriptorProto } from "@bufbuild/protobuf/wkt";
+
+/** proto3, without options but those that are named here. */
+export interface FileShape {
+  /** `svc/v1/app.proto` */
+  readonly name: string;
+  readonly package: string;
+  readonly messages: readonly MessageShape[];
+  readonly enums: readonly EnumShape[];
+  readonly services: readonly ServiceShape[];
+}
+
+export interface MessageShape {
+  readonly name: string;
+  readonly fields: readonly FieldShape[];
+  readonly messages?: readonly MessageShape[];
+  readonly enums?: readonly EnumShape[];
+  /** Their names, in order. */
+  readonly oneofs?: readonly string[];
+  readonly mapEntry?: true;
+}
+
+/** Numbers are those of `FieldDescriptorProto`. */
+export interface FieldShape {
+  readonly name: string;
+  readonly number: number;
+  readonly type: number;
+  readonly label: number;
+  /** Where it is not the name. */
+  readonly jsonName?: string;
+  readonly typeName?: string;
+  readonly oneofIndex?: number;
+  readonly proto3Optional?: true;
+}
+
+export interface EnumShape {
+  readonly name: string;
+  readonly value: readonly { readonly name: string; readonly number: number }[];
+}
+
+export interface ServiceShape {
+  readonly name: string;
+  readonly method: readonly MethodShape[];
+}
+
+export interface MethodShape {
+  readonly name: string;
+  readonly inputType: string;
+  readonly outputType: string;
+  readonly clientStreaming?: true;
+  readonly serverStreaming?: true;
+  readonly idempotencyLevel?: DescService["methods"][number]["idempotency"];
+}
+
+/**
+ * @param json a {@link FileShape}
+ * @param imports what its types come from
+ */
+export function describedFile(json: string, imports: readonly DescFile[]): GenFile {
+  const shape = JSON.parse(json) as FileShape;
+  const proto = {
+    name: shape.name,
+    package: shape.package,
+    syntax: "proto3",
+    dependency: imports.map((file) => file.proto.name),
+    messageType: shape.messages.map(messageOf),
+    enumType: shape.enums,
+    service: shape.services.map(({ name, method }) => ({ name, method: method.map(methodOf) })),
+    extension: [],
+    $typeName: "google.protobuf.FileDescriptorProto",
+  };
+  // What describes files to the library that reads them is large itself; it looks at no more than this of one.
+  const registry = createFileRegistry(proto as unknown as FileDescriptorProto, (name) =>
+    imports.find((file) => file.proto.name === name),
+  );
+  const file = registry.getFile(shape.name);
+  if (file === undefined) throw new Error(`${shape.name} is not described`);
+  return file;
+}
+
+function messageOf({
+  name,
+  fields,
+  messages = [],
+  enums = [],
+  oneofs = [],
+  mapEntry,
+}: MessageShape): unknown {
+  return {
+    name,
+    field: fields.map(fieldOf),
+    nestedType: messages.map(messageOf),
+    enumType: enums,
+    oneofDecl: oneofs.map((oneof) => ({ name: oneof })),
+    extension: [],
+    options: mapEntry && { mapEntry },
+  };
+}
+
+function fieldOf(shape: FieldShape): unknown {
+  return { jsonName: shape.name, typeName: "", proto3Optional: false, ...shape };
+}
+
+function methodOf({ idempotencyLevel, ...method }: MethodShape): unknown {
+  return { ...method, options: idempotencyLevel && { idempotencyLevel } };
+}
