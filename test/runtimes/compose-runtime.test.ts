@@ -357,6 +357,37 @@ volumes: { plain: {}, filled: {}, both: {} }
 });
 
 composeTest(
+  `an install says which service of root's cannot write where it keeps data${needsCompose}`,
+  async (t) => {
+    const fixture = fixtureNow();
+    await fixture.engine.images.build("svc/node:1", { user: "1000:1000" });
+    const services = {
+      root: { image: "svc/shell:1", volumes: ["./root:/d"] },
+      image: { image: "svc/node:1", volumes: ["./both:/d", "kept:/kept", "./app.conf:/app.conf"] },
+      user: { image: "svc/shell:1", user: "1001", volumes: ["./own:/d", "./both:/r:ro"] },
+      back: { image: "svc/node:1", user: "0:0", volumes: ["./back:/d"] },
+      none: { image: "svc/node:1", volumes: ["kept:/kept"] },
+    };
+    const files = { "compose.yaml": JSON.stringify({ services, volumes: { kept: {} } }), "app.conf": "" };
+    const said = async (id: string, uid: number): Promise<string[]> => {
+      const messages: string[] = [];
+      const app = await fixture.app(id, "compose: { file: compose.yaml }", { uid, files });
+      await fixture.compose.prepare(app, {
+        onProgress: ({ step, message }) => {
+          if (step === "warning") messages.push(message.replace(/: have a regular user .*/, ""));
+        },
+      });
+      await fixture.compose.remove(app);
+      return messages;
+    };
+    t.deepEqual(await said("roots", 0), [
+      'service "image" runs as "1000:1000" and cannot write to data/both, which belongs to "0:0"',
+      'service "user" runs as "1001" and cannot write to data/own, which belongs to "0:0"',
+    ]);
+  },
+);
+
+composeTest(
   `each service's image is compared with its registry's, and pulled or not${needsCompose}`,
   async (t) => {
     const fixture = fixtureNow();

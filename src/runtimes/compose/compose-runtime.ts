@@ -21,7 +21,13 @@ import type { ImageRuntime, LogChunk, RunnableApp, RuntimeLimit, RuntimeWork } f
 import { ComposeCommand } from "./compose-command.ts";
 import type { RunnableProject } from "./compose-document.ts";
 import { ComposeImages } from "./compose-images.ts";
-import { composeRelease, ComposeProjects, dependencyDepths, imagesOf } from "./compose-project.ts";
+import {
+  composeRelease,
+  ComposeProjects,
+  dependencyDepths,
+  imagesOf,
+  referencesOf,
+} from "./compose-project.ts";
 import { recordOf } from "./compose-values.ts";
 import { requireOwnParts } from "./foreign-parts.ts";
 import { documentPorts } from "./service-ports.ts";
@@ -29,6 +35,7 @@ import { buildMissing, buildProject, pullMissing } from "./project-images.ts";
 import { makeExternal, withSubnets } from "./project-networks.ts";
 import { ProjectVolumes } from "./project-volumes.ts";
 import { followProjectLog, readProjectLog } from "./project-logs.ts";
+import { unwritableBinds } from "./unwritable-binds.ts";
 import { copyVolumes, isCopied } from "./volume-copy.ts";
 import { handVolumesOver } from "./volume-owner.ts";
 
@@ -87,7 +94,18 @@ export class ComposeRuntime extends ContainerRuntime {
     await this.reach(app.id);
     await buildProject(this.#images, app, project, work);
     await pullMissing(this.#images, app, project, work);
+    if (app.ownerUid === 0) await this.#tellUnwritable(app, project, work);
     if (app.checkout === undefined) await this.#projects.write(app, project.document);
+  }
+
+  async #tellUnwritable(app: RunnableApp, { document }: RunnableProject, work: RuntimeWork): Promise<void> {
+    const identity = await this.#options.identities.as(app.uid);
+    const references = referencesOf(document);
+    const imageUser = async (service: string): Promise<string> =>
+      (await this.#images.inspect(references.get(service) ?? "", work.signal))?.Config.User ?? "";
+    for (const message of await unwritableBinds(app, document, identity, imageUser)) {
+      work.onProgress?.({ step: "warning", message });
+    }
   }
 
   async settle(app: RunnableApp): Promise<void> {
