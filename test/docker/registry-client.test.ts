@@ -10,10 +10,13 @@ import { hostname, tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import test from "ava";
+import type { ImageInspectInfo } from "dockerode";
 import { parseChallenge } from "../../src/docker/registry-auth.ts";
 import { remoteImage } from "../../src/docker/registry-client.ts";
 import { isInsecureRegistry } from "../../src/docker/registry-security.ts";
 import { SvcError, type ErrorCode } from "../../src/errors.ts";
+import { describeImage } from "../../src/runtimes/docker/image-freshness.ts";
+import type { RunnableApp } from "../../src/runtimes/runtime.ts";
 import { dockerTest, needsDocker, sharedEngine } from "../support/docker-test.ts";
 import { registryUser } from "../support/docker-registry.ts";
 
@@ -137,6 +140,22 @@ test("an index of which another platform changed has the same image for this one
     platformDigest: digestOf(own),
     configDigest: digestOf("own config"),
   });
+
+  const freshness = async (id: string, digest: string) => {
+    const local = { Id: id, RepoDigests: [`${registry.host}/app@${digest}`], Os: "linux", Config: {} };
+    const inspect = () => Promise.resolve({ ...local, Architecture: "amd64" } as ImageInspectInfo);
+    const options = { images: { inspect }, isInsecure: () => Promise.resolve(false) };
+    const shownImage = await describeImage(
+      { ...options, credentialsOf: () => Promise.resolve(undefined) },
+      { ownerUid: 0 } as RunnableApp,
+      `${registry.host}/app`,
+      { checkRemote: true },
+    );
+    return shownImage.freshness;
+  };
+  t.is(await freshness(digestOf("own config"), pulled), "current");
+  t.is(await freshness(digestOf("old config"), digestOf(own)), "current", "pulled by the image's own digest");
+  t.is(await freshness(digestOf("old config"), pulled), "outdated");
 });
 
 test("a registry that the engine takes for insecure is asked over TLS that nobody vouches for, else in the clear", async (t) => {

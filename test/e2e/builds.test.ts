@@ -205,6 +205,7 @@ test("a clone makes virtual environments anew, and runs when its source is gone"
 
 for (const { says, more, builds, isAnew } of [
   { says: "nothing", more: "", builds: "a path", isAnew: false },
+  { says: "nothing", more: "", builds: "a virtual environment", isAnew: true },
   { says: "rebuild", more: "clone: rebuild", builds: "a path", isAnew: true },
   { says: "copy", more: "clone: copy", builds: "a virtual environment", isAnew: false },
 ]) {
@@ -212,7 +213,7 @@ for (const { says, more, builds, isAnew } of [
     const daemon = await emptyDaemon();
     const dir = join(daemon.dir, "package");
     const makeVenv = builds === "a path" ? [] : [{ exec: venv }];
-    const note = { exec: ["sh", "-c", "pwd > built-at"] };
+    const note = { exec: ["sh", "-c", "pwd > built-at; ls env/mark > found; mkdir -p env; touch env/mark"] };
     await writeManifest(dir, { exec: ["sleep", "3600"], build: [...makeVenv, note], more });
     const apps = daemon.client(AppService);
     await apps.installApp({ spec: dir });
@@ -220,6 +221,8 @@ for (const { says, more, builds, isAnew } of [
     const at = (id: string): string => join(daemon.storeDir, "apps", id, "repo");
     const builtAt = await readFile(join(at("web-2"), "built-at"), "utf8");
     t.is(builtAt, `${at(isAnew ? "web-2" : "web")}\n`);
+    const found = await readFile(join(at("web-2"), "found"), "utf8");
+    t.is(found, isAnew && builds === "a path" ? "env/mark\n" : "", "no environment is made over another");
     for (const id of ["web", "web-2"]) await apps.removeApp({ id });
   });
 }

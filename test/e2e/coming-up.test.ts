@@ -132,6 +132,7 @@ test("an app that does not stay up is a failure, shows as one, and takes new set
   await writeFile(join(daemon.storeDir, "apps", "web", "data", "ready"), "");
   const again = await svc(daemon, ["app", "start", "web"]);
   t.is(again.code, 0, again.err);
+  t.like(await apps.getApp({ id: "web" }), { state: "RUNNING", health: "healthy" });
   t.is((await apps.getAppSettings({ id: "web" })).running?.["greeting"], "well");
   await apps.removeApp({ id: "web" });
 });

@@ -150,6 +150,7 @@ test("compose's failure is told in the engine's words", (t) => {
     ],
     [engine, "Container a-db-1  Started", `Error response from daemon: ${engine}`],
     ["dependency failed to start", "Container a  Error", "dependency failed to start"],
+    ["no such device", "no such device", "ERROR: Encountered errors while bringing up the project."],
     ["compose failed"],
   ];
   for (const [reason, ...lines] of cases) t.is(reasonOf(lines), reason);

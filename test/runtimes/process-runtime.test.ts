@@ -290,6 +290,7 @@ test("what another process answers on the app's port is not the app's health", a
   const foreign = createServer((_, response) => response.end());
   await once(foreign.listen(0, "127.0.0.1"), "listening");
   const { port } = foreign.address() as AddressInfo;
+  t.teardown(() => foreign.close());
   const taken = new RegExp(`^port ${port} is taken by (process ${process.pid} \\(|a process of root)`);
   const status = () => fixture.runtime.status(app.id);
   const file = await statusFile(t, 200);
