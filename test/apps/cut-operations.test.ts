@@ -1,0 +1,69 @@
+/** Work on an app that the end of the daemon cuts short is left for the next one to resume, and all else that fails has ended. */
+import test from "ava";
+import type { AppsContext } from "../../src/apps/apps-context.ts";
+import { AppRegistry } from "../../src/apps/app-registry.ts";
+import { insertApp, type AppRecord } from "../../src/apps/app-record.ts";
+import { Lifecycle } from "../../src/apps/lifecycle.ts";
+import { Operations } from "../../src/apps/operations.ts";
+import { Repuller } from "../../src/apps/repull.ts";
+import { SvcError } from "../../src/errors.ts";
+import type { AppRuntime, RuntimeStatus } from "../../src/runtimes/runtime.ts";
+import { startFailed } from "../../src/runtimes/start-failed.ts";
+import { temporaryStore } from "../store/support/temporary-store.ts";
+import { newApp } from "../support/many-apps.ts";
+
+/** What the work meets when the connection to the engine is closed under it. */
+const closed = new SvcError("unavailable", "the daemon is stopping; try again in a moment");
+
+type Doing = (app: AppRecord, lifecycle: Lifecycle, context: AppsContext) => Promise<unknown>;
+const works: Record<string, { phase: string; isUp: boolean; do: Doing }> = {
+  start: { phase: "start", isUp: false, do: (app, lifecycle) => lifecycle.start(app) },
+  stop: { phase: "stop", isUp: true, do: (app, lifecycle) => lifecycle.stop(app) },
+  "the stop of a restart": { phase: "stop", isUp: true, do: (app, lifecycle) => lifecycle.restart(app) },
+  "the start of a restart": { phase: "start", isUp: false, do: (app, lifecycle) => lifecycle.restart(app) },
+  repull: {
+    ...{ phase: "stop", isUp: true },
+    do: (app, lifecycle, context) => new Repuller({ ...context, lifecycle }).repull(app, {}),
+  },
+};
+
+/** Does the work, which fails with `error`; resolves with what is left under way then. */
+async function leftOf(name: string, isLeaving: boolean, error: SvcError): Promise<string[]> {
+  await using temporary = await temporaryStore();
+  const { store } = temporary;
+  using registry = new AppRegistry(store);
+  const executor = { bootId: "boot", pid: process.pid, startTicks: 1 };
+  const operations = new Operations({ store, executor, now: Date.now, recover: () => Promise.resolve() });
+  await store.write([insertApp({ ...newApp("web", 0), desired: "running" })]);
+  const { isUp, do: work } = works[name]!;
+  const fails = (): Promise<never> => {
+    if (isLeaving) operations.leave();
+    return Promise.reject(error);
+  };
+  const runtime = {
+    status: (): Partial<RuntimeStatus> => ({ state: isUp ? "RUNNING" : "STOPPED" }),
+    check: () => Promise.resolve(),
+    adopt: () => Promise.resolve("running"),
+    start: fails,
+    stop: () => (isUp ? fails() : Promise.resolve()),
+    images: { pull: () => Promise.resolve({ changed: true, digest: "", replaced: [], services: [] }) },
+  } as unknown as AppRuntime;
+  const context = {
+    ...{ store, registry, operations, log: { warn: () => undefined } },
+    runtimeOf: () => runtime,
+    runnable: (app: AppRecord) => app,
+    ports: { requireFree: () => Promise.resolve() },
+  } as unknown as AppsContext;
+  const app = registry.get("web")!;
+  await work(app, new Lifecycle(context), context).catch(() => undefined);
+  return operations.all().map(({ phase }) => phase);
+}
+
+for (const [name, { phase, isUp }] of Object.entries(works)) {
+  test(`${name} that the end of the daemon cuts short stays under way`, async (t) => {
+    t.deepEqual(await leftOf(name, true, closed), [phase]);
+    t.deepEqual(await leftOf(name, false, closed), [], "the daemon goes on, and so may its people");
+    const failed = startFailed("web", "it ended at once");
+    if (!isUp) t.deepEqual(await leftOf(name, true, failed), [], "it came to its end by itself");
+  });
+}
