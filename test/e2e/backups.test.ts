@@ -152,7 +152,7 @@ test("what changes while it is read, and what is no file, is said of the backup 
   const { warnings, results } = await backups.createBackup({ appId: "grows", mode: "live" });
   const ref = { appId: "grows", storage: "local", name: results[0]?.name ?? "" };
   t.true(
-    warnings.some((text) => /data\/log: file changed as we read it/.test(text)),
+    warnings.some((text) => /data\/log: file changed as it was read/.test(text)),
     warnings.join("\n"),
   );
   t.true(

@@ -7,9 +7,10 @@ const sliceMs = 8;
  * @template T
  * @param {Generator<undefined, T, void>} steps
  * @param {AbortSignal} signal
+ * @param {() => Promise<void> | undefined} [room] To be waited for, where there is something, before the next step.
  * @returns {Promise<T>}
  */
-export async function runInSlices(steps, signal) {
+export async function runInSlices(steps, signal, room) {
   try {
     for (;;) {
       signal.throwIfAborted();
@@ -17,6 +18,8 @@ export async function runInSlices(steps, signal) {
       do {
         const step = steps.next();
         if (step.done) return step.value;
+        const waits = room?.();
+        if (waits !== undefined) await waits;
       } while (performance.now() < end);
       await new Promise((resolve) => setImmediate(resolve));
     }

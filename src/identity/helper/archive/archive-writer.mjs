@@ -1,29 +1,22 @@
-/**
- * Trees of an app as an archive: tar(1) reads them, which knows holes, hard links, extended attributes and lists of access
- * rights; what it writes is cut into zstd frames, and each entry is noted in the index. See docs/backup-format.md.
- */
+/** Trees of an app as an archive: a tar of them is cut into zstd frames, and each entry is noted in the index. See docs/backup-format.md. */
 import { createHash, hash } from "node:crypto";
-import { Readable } from "node:stream";
-import { inDirectory } from "../directory.mjs";
-import { LineSplitter } from "../output.mjs";
-import { runToEnd } from "../run-command.mjs";
-import { reopen } from "../directory.mjs";
-import { toolFailure } from "../tool-failure.mjs";
+import { fstatSync } from "node:fs";
+import { inDirectory, reopen } from "../directory.mjs";
+import { Syscalls } from "../host/syscalls.mjs";
 import { FrameWriter, sha256 } from "./frames.mjs";
 import { IndexWriter } from "./entry-index.mjs";
 import { hasCode } from "../request-error.mjs";
 import { runInSlices } from "../slices.mjs";
 import { excluder } from "./exclude-patterns.mjs";
-import { markedFiles, markOf, settle, walkFiles } from "./file-marks.mjs";
-import { damaged, TarReader } from "./tar-reader.mjs";
+import { markedFiles, markOf, settle } from "./file-marks.mjs";
+import { damaged } from "./tar-reader.mjs";
+import { TreeTar } from "./tree-tar.mjs";
 import { VolumeTar } from "./volume-tar.mjs";
 
 const sha256OfNothing = hash("sha256", "");
 const endOfTar = Buffer.alloc(1024);
 const maxWarnings = 100;
-const keptComplaints = 20;
 const progressMs = 100;
-const namesAtOnce = 1_000;
 /** Of a zstd skippable frame: its magic number and the length of what is in it. */
 const skippablePrefixBytes = 8;
 const skippableMagic = 0x184d2a5a;
@@ -33,23 +26,25 @@ const maxSkippableBytes = 2 ** 32 - 1;
 /** @typedef {import("./entry-index.mjs").IndexedEntry} IndexedEntry */
 
 /**
- * @typedef {object} LookedAt
- * @property {Map<string, string>} marks
- * @property {IndexedEntry[]} same What has not changed since the archive before.
- * @property {string[] | undefined} names All else; undefined when all of it is read.
- */
-
-/**
  * @typedef {object} WriteArchiveArgs
  * @property {string} root
  * @property {string[]} trees Paths beneath the root; what is not there is passed over.
- * @property {string[]} excludes Patterns of tar(1) for paths from the root, such as `data/cache/*`.
+ * @property {string[]} excludes Patterns as tar(1) has them for paths from the root, such as `data/cache/*`.
  * @property {{ tree: string, excludes: string[] }[]} volumes Of the container engine, whose tars come as input; patterns for
  *   paths in the volume.
  * @property {boolean} marks Files get what tells later whether they have changed.
  * @property {{ indexBytes: number, indexSha256: string } | null} since The index of an archive with marks, which comes first in the
  *   input: files that have not changed since are named alone.
  * @property {string[]} unmarked Paths of files that always have their content.
+ * @property {string} runId
+ */
+
+/**
+ * @typedef {object} TreeOptions
+ * @property {(path: string) => boolean} isExcluded
+ * @property {boolean} marks
+ * @property {Map<string, IndexedEntry> | null} before
+ * @property {ReadonlySet<string>} never Paths of files without marks.
  * @property {string} runId
  */
 
@@ -67,6 +62,7 @@ export class ArchiveWriter {
   #entryBytes = 0;
   /** @type {string[]} */
   #warnings = [];
+  #syscalls = new Syscalls();
 
   /**
    * @param {(bytes: Buffer, onWritten?: () => void) => Promise<void>} output
@@ -85,15 +81,20 @@ export class ArchiveWriter {
    */
   async write({ root, trees, excludes, volumes, marks, since, unmarked, runId }, source, signal) {
     const before = since && (await takeMarked(since, source));
+    const options = {
+      isExcluded: excluder(excludes),
+      marks,
+      before,
+      never: new Set(unmarked.map(toLatin1)),
+      runId,
+    };
+    if (!this.#syscalls.isNative) {
+      this.#warn(
+        "extended attributes, access lists and holes are left out: their system calls cannot be had",
+      );
+    }
     await inDirectory({ root, path: "." }, async (fd) => {
-      for (const tree of trees) {
-        const looked =
-          marks || before
-            ? await this.#look(fd, tree, { excludes, before, unmarked, runId }, signal)
-            : undefined;
-        if (before && looked === undefined) continue;
-        await this.#tree(fd, tree, excludes, runId, signal, looked);
-      }
+      for (const tree of trees) await this.#tree({ root: reopen(fd), path: tree }, options, signal);
     });
     for (const volume of volumes) await this.#volume(volume, source);
     this.#frames.write(endOfTar);
@@ -125,96 +126,40 @@ export class ArchiveWriter {
   }
 
   /**
-   * What a tree has before it is read; nothing where it is not there.
-   * @param {number} directory
-   * @param {string} tree
-   * @param {{ excludes: string[], before: Map<string, IndexedEntry> | null, unmarked: string[], runId: string }} options
+   * All of a tree; nothing where it is not there.
+   * @param {import("../directory.mjs").Place} place
+   * @param {TreeOptions} options
    * @param {AbortSignal} signal
-   * @returns {Promise<LookedAt | undefined>}
    */
-  async #look(directory, tree, { excludes, before, unmarked, runId }, signal) {
-    const root = toLatin1(tree);
-    /** @type {LookedAt} */
-    const looked = { marks: new Map(), same: [], names: before ? [root] : undefined };
-    const never = new Set(unmarked.map(toLatin1));
+  async #tree(place, { isExcluded, marks, before, never, runId }, signal) {
+    /** @type {IndexedEntry[]} */
+    const same = [];
     let settledMs = 0;
-    const take = (/** @type {string} */ path, /** @type {import("node:fs").BigIntStats} */ stat) => {
-      const mark = never.has(path) ? "" : markOf(stat);
+    let mark = "";
+    const isKnown = (/** @type {string} */ path, /** @type {number} */ file) => {
+      const stat = fstatSync(file, { bigint: true });
+      const own = never.has(path) ? "" : markOf(stat);
       const known = before?.get(path);
-      if (mark !== "" && known?.mark === mark) looked.same.push(known);
-      else {
-        looked.names?.push(path);
-        if (mark !== "" && Number(stat.ctimeMs) < settledMs) looked.marks.set(path, mark);
+      if (own !== "" && known?.mark === own) {
+        same.push(known);
+        return true;
       }
+      mark = Number(stat.ctimeMs) < settledMs ? own : "";
+      return false;
     };
+    const handler = this.#handler(() => mark);
+    const options = { syscalls: this.#syscalls, isExcluded, ...((marks || before) && { isKnown }) };
+    const tar = new TreeTar({ ...handler, warn: (warning) => this.#warn(warning) }, options);
     try {
-      const place = { root: reopen(directory), path: tree };
       await inDirectory(place, async (fd) => {
-        if (!before) settledMs = await settle(fd, runId, signal);
-        await runInSlices(walkFiles(fd, root, excluder(excludes), take), signal);
+        if (marks && !before) settledMs = await settle(fd, runId, signal);
+        await runInSlices(tar.read(fd, toLatin1(place.path)), signal, () => this.#room());
       });
     } catch (error) {
-      if (hasCode(error, "ENOENT")) return undefined;
+      if (hasCode(error, "ENOENT")) return;
       throw error;
     }
-    return looked;
-  }
-
-  /**
-   * @param {number} directory
-   * @param {string} tree
-   * @param {string[]} excludes
-   * @param {string} runId
-   * @param {AbortSignal} signal
-   * @param {LookedAt} [looked]
-   */
-  async #tree(directory, tree, excludes, runId, signal, looked) {
-    let keeps = true;
-    const handler = this.#handler(looked?.marks);
-    const names = looked?.names;
-    const reader = new TarReader({
-      entry: (entry, headers) => {
-        keeps = entry.type !== "device";
-        if (keeps) handler.entry(entry, headers);
-        else this.#warn(`${entry.path} is a device and was left out`);
-      },
-      content: handler.content,
-      padding: handler.padding,
-      entryEnd: () => keeps && handler.entryEnd(),
-    });
-    const complaints = new Complaints();
-    const splitter = new LineSplitter();
-    const { exitCode } = await runToEnd(
-      {
-        argv: names
-          ? ["tar", ...createOptions, "--no-recursion", "--null", "--files-from=-"]
-          : ["tar", ...createOptions, ...excludes.map((pattern) => `--exclude=${pattern}`), "--", tree],
-        cwd: reopen(directory),
-        env: { LC_ALL: "C", PATH: process.env["PATH"] ?? "" },
-        umask: 0o077,
-        runId,
-      },
-      {
-        whole: true,
-        ...(names && { stdin: Readable.from(nameLists(names)) }),
-        stdout: () => undefined,
-        wide: (piece) => {
-          reader.push(piece);
-          return this.#room();
-        },
-        stderr: (chunk) => complaints.add(splitter.push(chunk)),
-      },
-      signal,
-    );
-    complaints.add(splitter.end());
-    // 1: some files changed while they were read.
-    if (exitCode !== 0 && exitCode !== 1) {
-      if (complaints.isMissing(tree)) return;
-      throw toolFailure("tar", complaints.last.join("\n"));
-    }
-    if (!reader.ended) throw toolFailure("tar", "what it wrote was cut short");
-    for (const line of complaints.first) this.#warn(line);
-    for (const entry of looked?.same ?? []) {
+    for (const entry of same) {
       this.#entries++;
       this.#index.add({
         ...entry,
@@ -239,16 +184,24 @@ export class ArchiveWriter {
 
   /**
    * Notes entries as they go by.
-   * @param {ReadonlyMap<string, string>} [marks] Of files, by their paths.
+   * @param {() => string} [markNow] Of the file that comes.
    */
-  #handler(marks) {
+  #handler(markNow) {
     /** @type {import("node:crypto").Hash | undefined} */
     let hashing;
     /** @type {IndexedEntry | undefined} */
     let current;
+    /** @type {Buffer} */
+    let space = Buffer.alloc(0);
     const take = (/** @type {Buffer} */ piece) => {
       this.#written += piece.length;
       this.#frames.write(piece);
+    };
+    const note = (/** @type {Buffer} */ piece) => {
+      // Most files are in one piece, and this way takes half as long for them.
+      if (piece.length === current?.stored) current.sha256 = hash("sha256", piece);
+      else (hashing ??= createHash("sha256")).update(piece);
+      this.#entryBytes += piece.length;
     };
     return {
       entry: (/** @type {TarEntry} */ entry, /** @type {Buffer} */ headers) => {
@@ -256,15 +209,19 @@ export class ArchiveWriter {
           at: this.#written,
           dataAt: this.#written + headers.length,
           sha256: entry.type === "file" ? sha256OfNothing : "",
+          ...(markNow && entry.type === "file" && { mark: markNow() }),
         });
         hashing = undefined;
         take(headers);
       },
+      space: (/** @type {number} */ bytes) => (space = this.#frames.space(bytes)),
+      filled: (/** @type {number} */ bytes) => {
+        note(space.subarray(0, bytes));
+        this.#written += bytes;
+        this.#frames.filled(bytes);
+      },
       content: (/** @type {Buffer} */ piece) => {
-        // Most files are in one piece, and this way takes half as long for them.
-        if (piece.length === current?.stored) current.sha256 = hash("sha256", piece);
-        else (hashing ??= createHash("sha256")).update(piece);
-        this.#entryBytes += piece.length;
+        note(piece);
         take(piece);
       },
       padding: take,
@@ -274,8 +231,6 @@ export class ArchiveWriter {
         this.#entryBytes = 0;
         this.#contentBytes += current.size;
         if (hashing) current.sha256 = hashing.digest("hex");
-        const mark = marks?.get(current.path);
-        if (mark !== undefined) current.mark = mark;
         this.#index.add(current);
       },
     };
@@ -300,34 +255,6 @@ export class ArchiveWriter {
   }
 }
 
-/** Blocks of 512 bytes that tar(1) writes at once. */
-const recordBlocks = 1024;
-
-const createOptions = [
-  "--create",
-  "--format=posix",
-  "--pax-option=delete=atime,delete=ctime,exthdr.name=%d/PaxHeaders/%f",
-  "--numeric-owner",
-  "--sparse",
-  "--acls",
-  "--xattrs",
-  "--xattrs-include=user.*",
-  "--anchored",
-  "--wildcards",
-  `--blocking-factor=${recordBlocks}`,
-  "--file=-",
-];
-
-/**
- * Names as `--null --files-from` takes them, many at a time.
- * @param {readonly string[]} names
- */
-function* nameLists(names) {
-  for (let from = 0; from < names.length; from += namesAtOnce) {
-    yield Buffer.from(`${names.slice(from, from + namesAtOnce).join("\0")}\0`, "latin1");
-  }
-}
-
 /**
  * @param {{ indexBytes: number, indexSha256: string }} since
  * @param {import("./byte-source.mjs").ByteSource} source
@@ -341,30 +268,4 @@ async function takeMarked({ indexBytes, indexSha256 }, source) {
 /** @param {string} name */
 function toLatin1(name) {
   return Buffer.from(name).toString("latin1");
-}
-
-/** The first lines that tar(1) complains in, and the last ones. */
-class Complaints {
-  /** @type {string[]} */
-  first = [];
-  /** @type {string[]} */
-  last = [];
-
-  /** @param {string[]} lines */
-  add(lines) {
-    for (const line of lines) {
-      const readable = line.replace(/^tar: /, "");
-      if (this.first.length < maxWarnings) this.first.push(readable);
-      this.last.push(readable);
-      if (this.last.length > keptComplaints) this.last.shift();
-    }
-  }
-
-  /**
-   * Whether the tree is not there, and nothing else is wrong.
-   * @param {string} tree
-   */
-  isMissing(tree) {
-    return this.first[0] === `${tree}: Cannot stat: No such file or directory` && this.first.length <= 2;
-  }
 }

@@ -2,11 +2,8 @@
  * What tells later that a file was not touched: its inode and when that was changed last, which nothing but a change sets. Unlike
  * size and time it cannot be brought along by a file that was moved to its place.
  */
-import { lstatSync } from "node:fs";
-import { at, namesIn, reopen } from "../directory.mjs";
-import { hasCode, RequestError } from "../request-error.mjs";
+import { reopen } from "../directory.mjs";
 import { runToEnd } from "../run-command.mjs";
-import { Trail } from "../trail.mjs";
 import { readIndex } from "./entry-index.mjs";
 
 /** A change in the same tick of the kernel's clock, or of a file system's, would show in nothing. */
@@ -14,69 +11,6 @@ const settledMs = 2_000;
 
 /** @typedef {import("./entry-index.mjs").IndexedEntry} IndexedEntry */
 /** @typedef {import("node:fs").BigIntStats} BigIntStats */
-
-/**
- * Everything beneath an open directory, a directory before what is in it; what goes away meanwhile, or may not be looked into, is
- * passed over.
- * @param {number} fd
- * @param {string} path What the directory is called; one character per byte.
- * @param {(path: string) => boolean} isExcluded
- * @param {(path: string, stat: BigIntStats) => void} take
- * @returns {Generator<undefined, void, void>}
- */
-export function* walkFiles(fd, path, isExcluded, take) {
-  const trail = new Trail(fd);
-  try {
-    const levels = [{ path, names: readNames(fd) }];
-    for (let level = levels.at(-1); level; level = levels.at(-1)) {
-      const name = level.names.pop();
-      if (name === undefined) {
-        levels.pop();
-        if (levels.length > 0) trail.leave();
-        continue;
-      }
-      const below = `${level.path}/${name}`;
-      if (isExcluded(below)) continue;
-      const stat = tryTo(() => lstatSync(at(trail.fd, name), { bigint: true }));
-      if (stat === undefined) continue;
-      take(below, stat);
-      yield;
-      const names = stat.isDirectory() ? tryTo(() => namesBelow(trail, name)) : undefined;
-      if (names !== undefined) levels.push({ path: below, names });
-    }
-  } finally {
-    trail.close();
-  }
-}
-
-/**
- * Enters a directory.
- * @param {Trail} trail
- * @param {string} name
- */
-function namesBelow(trail, name) {
-  trail.enter(name);
-  return readNames(trail.fd);
-}
-
-/** @param {number} fd */
-function readNames(fd) {
-  return tryTo(() => [...namesIn(fd)]) ?? [];
-}
-
-/**
- * @template T
- * @param {() => T} work
- * @returns {T | undefined}
- */
-function tryTo(work) {
-  try {
-    return work();
-  } catch (error) {
-    if (hasCode(error, "ENOENT", "EACCES", "ENOTDIR") || error instanceof RequestError) return undefined;
-    throw error;
-  }
-}
 
 /**
  * Writes the file system of an open directory to its disk. Whoever maps a file into memory changes its time with the first change

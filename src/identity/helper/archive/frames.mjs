@@ -137,9 +137,22 @@ export class FrameWriter {
     for (let from = 0; from < bytes.length;) {
       const copied = bytes.copy(this.#buffer, this.#length, from);
       from += copied;
-      this.#length += copied;
-      if (this.#length === frameBytes) this.#cut();
+      this.filled(copied);
     }
+  }
+
+  /**
+   * Where some of the next bytes can be put, for {@link filled}.
+   * @param {number} bytes
+   */
+  space(bytes) {
+    return this.#buffer.subarray(this.#length, this.#length + bytes);
+  }
+
+  /** @param {number} bytes How much of that space has been. */
+  filled(bytes) {
+    this.#length += bytes;
+    if (this.#length === frameBytes) this.#cut();
   }
 
   /** To be waited for, where there is something, before much more is written. */

@@ -6,6 +6,7 @@ import { headers, padding } from "../host/archive/tar-bytes.mjs";
 import { EntryGuard } from "./entry-guard.mjs";
 import { excluder } from "./exclude-patterns.mjs";
 import { damaged, TarReader } from "./tar-reader.mjs";
+import { typeFlags } from "./tree-tar.mjs";
 
 /** What the engine calls the directory that it has a volume at. */
 const directoryName = "volume";
@@ -18,9 +19,6 @@ const setIdBits = 0o6000;
 
 /** @typedef {import("./byte-source.mjs").ByteSource} ByteSource */
 /** @typedef {import("./tar-reader.mjs").TarEntry} TarEntry */
-
-/** @type {Readonly<Record<import("./tar-reader.mjs").EntryType, string>>} */
-const typeFlags = { file: "0", hardlink: "1", symlink: "2", device: "3", directory: "5", fifo: "6" };
 
 /**
  * @param {TarEntry} entry

@@ -4,7 +4,16 @@
  */
 import { createRequire } from "node:module";
 import { constants } from "node:os";
-import { futimesSync, lstatSync, openSync, readSync, renameSync, utimesSync, writeSync } from "node:fs";
+import {
+  fstatSync,
+  futimesSync,
+  lstatSync,
+  openSync,
+  readSync,
+  renameSync,
+  utimesSync,
+  writeSync,
+} from "node:fs";
 import { at, reopen } from "../directory.mjs";
 import { RequestError, hasCode } from "../request-error.mjs";
 
@@ -12,6 +21,8 @@ const cwd = -100;
 const noFollow = 0x100;
 const follow = 0x400;
 const noAutomount = 0x800;
+const emptyPath = 0x1000;
+const noName = Buffer.alloc(1);
 /** All that stat(2) tells. */
 const basicStats = 0x7ff;
 const statxBytes = 256;
@@ -30,7 +41,8 @@ const ficlone = 0x40049409;
 
 /** @typedef {Pick<import("node:fs").BigIntStats, "atimeNs" | "mtimeNs">} Times */
 /**
- * @typedef {Pick<import("node:fs").BigIntStats, "ino" | "size" | "mtimeNs" | "ctimeNs"> & Record<"mode" | "uid" | "gid", bigint | number>} EntryStats
+ * @typedef {Pick<import("node:fs").BigIntStats, "ino" | "size" | "blocks" | "mtimeNs" | "ctimeNs"> & Record<"mode" | "uid" | "gid" | "nlink" | "dev", bigint | number>} EntryStats
+ *   `dev`: the same for all of a file system, as this process is told of them.
  */
 /** @typedef {(...args: unknown[]) => number} Native */
 /**
@@ -84,6 +96,8 @@ export class Syscalls {
   #library;
   #isLoaded = false;
   #statx = new ArrayBuffer(statxBytes);
+  /** Of attributes. */
+  #names = Buffer.alloc(maxAttributeBytes);
 
   get #native() {
     if (!this.#isLoaded) this.#library = load();
@@ -123,12 +137,28 @@ export class Syscalls {
    * @returns {EntryStats}
    */
   stat(parent, name) {
-    const native = this.#native;
-    if (!native) return lstatSync(at(parent, name), { bigint: true });
+    if (!this.#native) return lstatSync(at(parent, name), { bigint: true });
+    return this.#stat(parent, cString(name), noFollow | noAutomount);
+  }
+
+  /**
+   * Likewise what is open.
+   * @param {number} fd
+   * @returns {EntryStats}
+   */
+  statOf(fd) {
+    return this.#native ? this.#stat(fd, noName, emptyPath) : fstatSync(fd, { bigint: true });
+  }
+
+  /**
+   * @param {number} fd
+   * @param {Buffer} name
+   * @param {number} flags
+   * @returns {EntryStats}
+   */
+  #stat(fd, name, flags) {
     const answer = new Uint8Array(this.#statx);
-    if (native.calls.statx(parent, cString(name), noFollow | noAutomount, basicStats, answer) !== 0) {
-      throw this.#error("statx");
-    }
+    if (this.#native?.calls.statx(fd, name, flags, basicStats, answer) !== 0) throw this.#error("statx");
     // As statx(2) lays it out, in the machine's own order of bytes.
     const [halves, words, longs] = [
       new Uint16Array(this.#statx),
@@ -139,6 +169,9 @@ export class Syscalls {
       (longs[index] ?? 0n) * 1_000_000_000n + BigInt(words[2 * index + 2] ?? 0);
     return {
       mode: halves[14] ?? 0,
+      nlink: words[4] ?? 0,
+      dev: (words[34] ?? 0) * 2 ** 32 + (words[35] ?? 0),
+      blocks: longs[6] ?? 0n,
       uid: words[5] ?? 0,
       gid: words[6] ?? 0,
       ino: longs[4] ?? 0n,
@@ -294,6 +327,33 @@ export class Syscalls {
       set(target, cString(name), value, size, 0);
     }
     return true;
+  }
+
+  /**
+   * Extended attributes, access lists among them, as far as this user may see them.
+   * @param {number} fd
+   * @returns {[name: string, value: Buffer][]}
+   */
+  attributes(fd) {
+    const native = this.#native;
+    if (!native) return [];
+    const { flistxattr, fgetxattr } = native.calls;
+    const listed = flistxattr(fd, this.#names, this.#names.length);
+    if (listed <= 0) return [];
+    /** @type {[string, Buffer][]} */
+    const found = [];
+    for (const name of this.#names.toString("latin1", 0, listed).split("\0")) {
+      if (name === "") continue;
+      const value = Buffer.alloc(maxAttributeBytes);
+      const size = fgetxattr(fd, cString(name), value, value.length);
+      if (size >= 0) found.push([name, value.subarray(0, size)]);
+    }
+    return found;
+  }
+
+  /** Whether there are system calls at all that node does not have. */
+  get isNative() {
+    return this.#native !== undefined;
   }
 
   /**

@@ -23,6 +23,8 @@ const maxLong = 0o77777777777;
  * @property {number} gid
  * @property {number} mtime Whole seconds.
  * @property {string} [exactMtime] Where it is none of those: seconds with a fraction, or from before 1970.
+ * @property {[string, string][]} [records] More of an extended header.
+ * @property {boolean} [isNamed] Whether they have its name.
  */
 
 /**
@@ -76,26 +78,23 @@ function common({ stats }, path) {
 
 /** @param {Header} header */
 export function headers(header) {
-  const records = [
-    ...(header.path.length > maxNameBytes ? [record("path", header.path)] : []),
-    ...(header.target.length > maxNameBytes ? [record("linkpath", header.target)] : []),
-    ...(header.size > maxLong ? [record("size", String(header.size))] : []),
-    ...(header.uid > maxShort ? [record("uid", String(header.uid))] : []),
-    ...(header.gid > maxShort ? [record("gid", String(header.gid))] : []),
-    ...(header.exactMtime === undefined ? [] : [record("mtime", header.exactMtime)]),
-  ];
-  const own = block(header);
-  if (records.length === 0) return own;
-  const content = Buffer.from(records.join(""), "latin1");
-  const extended = block({
-    ...header,
-    path: "PaxHeader",
-    type: "x",
-    target: "",
-    size: content.length,
-    mode: 0o644,
-  });
-  return Buffer.concat([extended, content, padding(content.length), own]);
+  const { path, target, size, uid, gid, exactMtime } = header;
+  let records = "";
+  if (path.length > maxNameBytes && header.isNamed !== true) records += record("path", path);
+  if (target.length > maxNameBytes) records += record("linkpath", target);
+  if (size > maxLong) records += record("size", String(size));
+  if (uid > maxShort) records += record("uid", String(uid));
+  if (gid > maxShort) records += record("gid", String(gid));
+  if (exactMtime !== undefined) records += record("mtime", exactMtime);
+  for (const [key, value] of header.records ?? []) records += record(key, value);
+  if (records === "") return block(Buffer.alloc(blockBytes), header);
+  const contentBytes = records.length + paddingBytes(records.length);
+  const bytes = Buffer.alloc(blockBytes + contentBytes + blockBytes);
+  const extended = { path: "PaxHeader", type: "x", target: "", size: records.length, mode: 0o644 };
+  block(bytes, { ...extended, uid, gid, mtime: header.mtime });
+  bytes.write(records, blockBytes, "latin1");
+  block(bytes.subarray(blockBytes + contentBytes), header);
+  return bytes;
 }
 
 /**
@@ -110,29 +109,49 @@ function record(key, value) {
   return `${length}${rest}`;
 }
 
-/** @param {Header} header */
-function block({ path, type, target, size, mode, uid, gid, mtime }) {
-  const bytes = Buffer.alloc(blockBytes);
-  const number = (/** @type {number} */ value, /** @type {number} */ start, /** @type {number} */ length) => {
-    const fits = value < 8 ** (length - 1) ? value : 0;
-    bytes.write(`${fits.toString(8).padStart(length - 1, "0")}\0`, start, "latin1");
-  };
-  bytes.write(path.slice(0, maxNameBytes), 0, "latin1");
-  number(mode, 100, 8);
-  number(uid, 108, 8);
-  number(gid, 116, 8);
-  number(size, 124, 12);
-  number(mtime, 136, 12);
-  bytes.write(" ".repeat(8), 148, "latin1");
-  bytes.write(type, 156, "latin1");
-  bytes.write(target.slice(0, maxNameBytes), 157, "latin1");
+/**
+ * @param {Buffer} bytes Zeros.
+ * @param {Header} header
+ */
+function block(bytes, { path, type, target, size, mode, uid, gid, mtime }) {
+  bytes.write(path, 0, maxNameBytes, "latin1");
+  octal(bytes, mode, 100, 8);
+  octal(bytes, uid, 108, 8);
+  octal(bytes, gid, 116, 8);
+  octal(bytes, size, 124, 12);
+  octal(bytes, mtime, 136, 12);
+  bytes.write(type, 156, 1, "latin1");
+  bytes.write(target, 157, maxNameBytes, "latin1");
   bytes.write("ustar\u000000", 257, "latin1");
-  const sum = bytes.reduce((total, byte) => total + byte, 0);
-  bytes.write(`${sum.toString(8).padStart(6, "0")}\0 `, 148, "latin1");
+  // Its own place counts as blanks.
+  let sum = 8 * 0x20;
+  for (let index = 0; index < blockBytes; index++) sum += bytes[index] ?? 0;
+  octal(bytes, sum, 148, 7);
+  bytes[155] = 0x20;
   return bytes;
+}
+
+/**
+ * Digits, and a zero behind them; zero for what does not fit, which an extended header has.
+ * @param {Buffer} bytes
+ * @param {number} value
+ * @param {number} start
+ * @param {number} length
+ */
+function octal(bytes, value, start, length) {
+  let left = value < 8 ** (length - 1) ? value : 0;
+  for (let index = start + length - 2; index >= start; index--) {
+    bytes[index] = 0x30 + (left % 8);
+    left = Math.floor(left / 8);
+  }
+}
+
+/** @param {number} size */
+function paddingBytes(size) {
+  return (blockBytes - (size % blockBytes)) % blockBytes;
 }
 
 /** @param {number} size */
 export function padding(size) {
-  return Buffer.alloc((blockBytes - (size % blockBytes)) % blockBytes);
+  return Buffer.alloc(paddingBytes(size));
 }

@@ -1,0 +1,395 @@
+/**
+ * Trees of an app as PAX tar, with the rights of this process: names, owners, times, hard links, holes, extended attributes and
+ * lists of access rights. tar(1) writes the same, but hashing and cutting what comes of its pipe takes longer than reading files.
+ */
+import { closeSync, constants, openSync, readlinkSync, readSync } from "node:fs";
+import { at, namesIn, reopen } from "../directory.mjs";
+import { headers, padding } from "../host/archive/tar-bytes.mjs";
+import { hasCode, RequestError } from "../request-error.mjs";
+import { Trail } from "../trail.mjs";
+import { accessText } from "./access-text.mjs";
+
+const {
+  O_DIRECTORY,
+  O_NOFOLLOW,
+  O_NONBLOCK,
+  O_RDONLY,
+  S_IFMT,
+  S_IFREG,
+  S_IFDIR,
+  S_IFLNK,
+  S_IFIFO,
+  S_IFSOCK,
+} = constants;
+const blockBytes = 512;
+const second = 1_000_000_000n;
+/** The latest time that fits into a header, in seconds. */
+const maxPlainTime = 0o77777777777n;
+const accessLists = new Map([
+  ["system.posix_acl_access", "SCHILY.acl.access"],
+  ["system.posix_acl_default", "SCHILY.acl.default"],
+]);
+
+/** @typedef {import("./tar-reader.mjs").TarEntry} TarEntry */
+/** @typedef {import("./tar-reader.mjs").EntryType} EntryType */
+/** @typedef {import("../host/syscalls.mjs").EntryStats} EntryStats */
+/** @typedef {{ start: number, end: number }} Stretch */
+/** @typedef {Pick<TarEntry, "type"> & Partial<TarEntry> & { records?: [string, string][] }} Details */
+
+/**
+ * @typedef {object} TreeHandler
+ * @property {(entry: TarEntry, headers: Buffer) => void} entry
+ * @property {(bytes: number) => Buffer} space Where content is read to: some of so many bytes.
+ * @property {(bytes: number) => void} filled How much of it was.
+ * @property {(piece: Buffer) => void} content
+ * @property {(piece: Buffer) => void} padding
+ * @property {() => void} entryEnd
+ * @property {(warning: string) => void} warn
+ */
+
+/**
+ * @typedef {object} TreeOptions
+ * @property {import("../host/syscalls.mjs").Syscalls} syscalls
+ * @property {(path: string) => boolean} isExcluded
+ * @property {(path: string, fd: number) => boolean} [isKnown] Whether a file need not be read, by what it is when it is opened.
+ */
+
+export class TreeTar {
+  #handler;
+  #options;
+  /** The first names of files with several. @type {Map<string, string>} */
+  #linked = new Map();
+
+  /**
+   * @param {TreeHandler} handler
+   * @param {TreeOptions} options
+   */
+  constructor(handler, options) {
+    this.#handler = handler;
+    this.#options = options;
+  }
+
+  /**
+   * A directory, and then all beneath it; what goes away meanwhile is told of and passed over. Steps are pieces of content, or
+   * entries: there is room to wait between them.
+   * @param {number} fd
+   * @param {string} tree What the directory is called; one character per byte.
+   * @returns {Generator<undefined, void, void>}
+   * @throws Error with the path as its `subject`, for what this user may not read
+   */
+  *read(fd, tree) {
+    const trail = new Trail(fd);
+    try {
+      const levels = [this.#directory(trail, tree)];
+      for (let level = levels.at(-1); level; level = levels.at(-1)) {
+        const name = level.names.pop();
+        if (name === undefined) {
+          if (this.#stat(trail.fd, ".").ctimeNs !== level.ctimeNs) this.#warnChanged(level.path);
+          levels.pop();
+          if (levels.length > 0) trail.leave();
+          continue;
+        }
+        const path = `${level.path}/${name}`;
+        if (this.#options.isExcluded(path)) continue;
+        const stats = this.#try(path, () => this.#stat(trail.fd, name));
+        if (stats === undefined) continue;
+        if ((Number(stats.mode) & S_IFMT) !== S_IFDIR) {
+          yield* this.#leaf(trail.fd, name, path, stats);
+          continue;
+        }
+        const below = this.#try(path, () => {
+          trail.enter(name);
+          return this.#directory(trail, path);
+        });
+        if (below !== undefined) levels.push(below);
+        yield;
+      }
+    } finally {
+      trail.close();
+    }
+  }
+
+  /**
+   * @param {number} parent
+   * @param {string} name
+   */
+  #stat(parent, name) {
+    return this.#options.syscalls.stat(parent, name);
+  }
+
+  /**
+   * @param {Trail} trail
+   * @param {string} path
+   */
+  #directory(trail, path) {
+    const fd = openSync(reopen(trail.fd), O_RDONLY | O_DIRECTORY);
+    try {
+      const stats = this.#stat(fd, ".");
+      const names = [...namesIn(fd)];
+      this.#whole(stats, { type: "directory", path, records: this.#attributes(fd) });
+      return { path, names, ctimeNs: stats.ctimeNs };
+    } finally {
+      closeSync(fd);
+    }
+  }
+
+  /**
+   * @param {number} parent
+   * @param {string} name
+   * @param {string} path
+   * @param {EntryStats} stats
+   */
+  *#leaf(parent, name, path, stats) {
+    const key = stats.nlink > 1 ? `${stats.dev}-${stats.ino}` : "";
+    const target = key === "" ? undefined : this.#linked.get(key);
+    if (target !== undefined) {
+      this.#whole(stats, { type: "hardlink", path, target });
+      yield;
+      return;
+    }
+    switch (Number(stats.mode) & S_IFMT) {
+      case S_IFREG:
+        if (!(yield* this.#file(parent, name, path))) return;
+        break;
+      case S_IFLNK: {
+        const linkTarget = this.#try(path, () => readlinkSync(at(parent, name), "latin1"));
+        if (linkTarget === undefined) return;
+        this.#whole(stats, { type: "symlink", path, target: linkTarget });
+        break;
+      }
+      case S_IFIFO:
+        this.#whole(stats, { type: "fifo", path });
+        break;
+      case S_IFSOCK:
+        this.#warn(`${shown(path)}: socket ignored`);
+        return;
+      default:
+        this.#warn(`${shown(path)} is a device and was left out`);
+        return;
+    }
+    if (key !== "") this.#linked.set(key, path);
+    yield;
+  }
+
+  /**
+   * @param {number} parent
+   * @param {string} name
+   * @param {string} path
+   * @returns {Generator<undefined, boolean, void>} Whether there is an entry of it.
+   */
+  *#file(parent, name, path) {
+    const { syscalls, isKnown } = this.#options;
+    // Whatever has the name by now: no FIFO is waited for.
+    const fd = this.#try(path, () => syscalls.open(parent, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK));
+    if (fd === undefined) return false;
+    try {
+      const stats = syscalls.statOf(fd);
+      if ((Number(stats.mode) & S_IFMT) !== S_IFREG) {
+        this.#warnChanged(path);
+        return false;
+      }
+      if (isKnown?.(path, fd)) return false;
+      const size = Number(stats.size);
+      const map = Number(stats.blocks) * blockBytes < size ? stretches(syscalls, fd, size) : undefined;
+      const records = this.#attributes(fd);
+      let left = 0;
+      if (map === undefined) {
+        this.#begin(stats, { type: "file", path, records, size, stored: size });
+        left = yield* this.#content(fd, { start: 0, end: size });
+      } else {
+        const text = mapText(map);
+        const stored = map.reduce((sum, { start, end }) => sum + end - start, text.length);
+        const sparse = /** @type {[string, string][]} */ ([
+          ["GNU.sparse.major", "1"],
+          ["GNU.sparse.minor", "0"],
+          ["GNU.sparse.name", path],
+          ["GNU.sparse.realsize", String(size)],
+        ]);
+        const details = { path, records: [...sparse, ...records], size, stored, sparse: true };
+        this.#begin(stats, { type: "file", ...details });
+        this.#handler.content(text);
+        for (const stretch of map) left += yield* this.#content(fd, stretch);
+        this.#handler.padding(padding(stored));
+      }
+      if (map === undefined) this.#handler.padding(padding(size));
+      this.#handler.entryEnd();
+      const { ctimeNs } = syscalls.statOf(fd);
+      if (left > 0) this.#warn(`${shown(path)}: file shrank by ${left} bytes; padded with zeros`);
+      else if (ctimeNs !== stats.ctimeNs) this.#warnChanged(path);
+      return true;
+    } catch (error) {
+      throw about(path, error);
+    } finally {
+      closeSync(fd);
+    }
+  }
+
+  /**
+   * @param {number} fd
+   * @param {Stretch} stretch
+   * @returns {Generator<undefined, number, void>} How many bytes were not there any more.
+   */
+  *#content(fd, { start, end }) {
+    let missing = 0;
+    for (let position = start; position < end;) {
+      const space = this.#handler.space(end - position);
+      let bytes = missing > 0 ? 0 : readSync(fd, space, 0, space.length, position);
+      if (bytes === 0) {
+        bytes = space.length;
+        space.fill(0);
+        missing += bytes;
+      }
+      this.#handler.filled(bytes);
+      position += bytes;
+      if (position < end) yield;
+    }
+    return missing;
+  }
+
+  /**
+   * @param {EntryStats} stats
+   * @param {Details} details
+   */
+  #whole(stats, details) {
+    this.#begin(stats, details);
+    this.#handler.entryEnd();
+  }
+
+  /**
+   * @param {EntryStats} stats
+   * @param {Details} details
+   */
+  #begin(stats, { records = [], ...details }) {
+    const [seconds, exact] = timeOf(stats.mtimeNs);
+    const entry = {
+      ...{ path: "", target: "", size: 0, stored: 0, sparse: false, at: 0, dataAt: 0 },
+      mode: Number(stats.mode) & 0o7777,
+      uid: Number(stats.uid),
+      gid: Number(stats.gid),
+      mtime: exact ?? String(seconds),
+      ...details,
+    };
+    const { path, type, target, stored: size, mode, uid, gid } = entry;
+    const named = { path: type === "directory" ? `${path}/` : path, type: typeFlags[type], target };
+    const own = { ...named, size, mode, uid, gid, mtime: seconds, records, isNamed: entry.sparse };
+    this.#handler.entry(entry, headers(exact === undefined ? own : { ...own, exactMtime: exact }));
+  }
+
+  /**
+   * What tar(1) calls them.
+   * @param {number} fd
+   * @returns {[string, string][]}
+   */
+  #attributes(fd) {
+    /** @type {[string, string][]} */
+    const records = [];
+    for (const [name, value] of this.#options.syscalls.attributes(fd)) {
+      const list = accessLists.get(name);
+      if (list !== undefined) records.push([list, accessText(value)]);
+      else if (name.startsWith("user.")) {
+        const key = name.replaceAll("%", "%25").replaceAll("=", "%3D");
+        records.push([`SCHILY.xattr.${key}`, value.toString("latin1")]);
+      }
+    }
+    return records;
+  }
+
+  /**
+   * @template T
+   * @param {string} path
+   * @param {() => T} work
+   * @returns {T | undefined} Nothing of what went away meanwhile.
+   */
+  #try(path, work) {
+    try {
+      return work();
+    } catch (error) {
+      // Something else has its name by now.
+      const isGone = hasCode(error, "ENOENT", "ENOTDIR", "ELOOP", "SYMLINK", "ENXIO");
+      if (!isGone) throw about(path, error);
+      this.#warn(`${shown(path)}: file removed before it was read`);
+      return undefined;
+    }
+  }
+
+  /** @param {string} path */
+  #warnChanged(path) {
+    this.#warn(`${shown(path)}: file changed as it was read`);
+  }
+
+  /** @param {string} warning */
+  #warn(warning) {
+    this.#handler.warn(warning);
+  }
+}
+
+/** @type {Readonly<Record<EntryType, string>>} */
+export const typeFlags = {
+  file: "0",
+  hardlink: "1",
+  symlink: "2",
+  device: "3",
+  directory: "5",
+  fifo: "6",
+};
+
+/**
+ * What of a file is no hole, in whole blocks, as GNU's tar has it; nothing where there are none.
+ * @param {import("../host/syscalls.mjs").Syscalls} syscalls
+ * @param {number} fd
+ * @param {number} size
+ * @returns {Stretch[] | undefined}
+ */
+function stretches(syscalls, fd, size) {
+  /** @type {Stretch[]} */
+  const map = [];
+  let end = 0;
+  for (let data = syscalls.nextData(fd, 0, size); data; data = syscalls.nextData(fd, end, size)) {
+    const start = Math.max(end, data.start - (data.start % blockBytes));
+    end = Math.min(size, Math.ceil(data.end / blockBytes) * blockBytes);
+    if (end <= start) break;
+    map.push({ start, end });
+    if (end === size) break;
+  }
+  if (map[0]?.start === 0 && map[0].end === size) return undefined;
+  // Where the file ends.
+  if (end < size) map.push({ start: size, end: size });
+  return map;
+}
+
+/** @param {Stretch[]} map */
+function mapText(map) {
+  const lines = [map.length, ...map.flatMap(({ start, end }) => [start, end - start])];
+  const text = Buffer.from(`${lines.join("\n")}\n`);
+  return Buffer.concat([text, padding(text.length)]);
+}
+
+/**
+ * Whole seconds, and the time as text where it is no whole one or none that a header can have.
+ * @param {bigint} nanoseconds
+ * @returns {[number, string | undefined]}
+ */
+function timeOf(nanoseconds) {
+  const isBefore = nanoseconds < 0n;
+  const distance = isBefore ? -nanoseconds : nanoseconds;
+  const seconds = distance / second;
+  const rest = distance % second;
+  if (!isBefore && rest === 0n && seconds <= maxPlainTime) return [Number(seconds), undefined];
+  const fraction = rest === 0n ? "" : `.${String(rest).padStart(9, "0").replace(/0+$/, "")}`;
+  const plain = isBefore || seconds > maxPlainTime ? 0 : Number(seconds);
+  return [plain, `${isBefore ? "-" : ""}${seconds}${fraction}`];
+}
+
+/** @param {string} path */
+export function shown(path) {
+  return Buffer.from(path, "latin1").toString();
+}
+
+/**
+ * @param {string} path
+ * @param {unknown} error
+ */
+function about(path, error) {
+  if (error instanceof RequestError || !(error instanceof Error) || "subject" in error) return error;
+  return Object.assign(error, { subject: shown(path) });
+}
