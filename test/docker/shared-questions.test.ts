@@ -48,6 +48,19 @@ test("a list does not wait for a storm of events to end", async (t) => {
   storms = false;
 });
 
+test("events that come together are one question for each container", async (t) => {
+  let asked = 0;
+  const cache = cacheOver(
+    engineOf(async () => {
+      asked++;
+      await turn();
+    }),
+  );
+  for (let round = 0; round < 10; round++) for (const id of ["one", "other"]) cache.onEvent(event(id));
+  await cache.caughtUp(60_000);
+  t.is(asked, 2);
+});
+
 test("a list does not wait for a container of which the engine does not tell, nor do others", async (t) => {
   // The deadline of a read keeps no process alive.
   const alive = setTimeout(() => undefined, 60_000);

@@ -1,11 +1,13 @@
 /** The small parts of the docker runtime, without an engine. */
 import test from "ava";
 import fc from "fast-check";
+import { appLabels } from "../../src/docker/attribution.ts";
 import { readIgnorePatterns, type PatternMatches } from "../../src/runtimes/docker/ignore-patterns.ts";
 import { pinnedBy } from "../../src/runtimes/docker/image-freshness.ts";
 import { withTag } from "../../src/runtimes/docker/app-images.ts";
 import { statusOf } from "../../src/runtimes/container-status.ts";
-import { isUpNow } from "../../src/runtimes/runtime.ts";
+import { isUpNow, type RunnableApp } from "../../src/runtimes/runtime.ts";
+import { ComposeImages, type ComposeImagesOptions } from "../../src/runtimes/compose/compose-images.ts";
 import { reasonOf } from "../../src/runtimes/compose/compose-project.ts";
 import { portHealth } from "../../src/runtimes/port-health.ts";
 import { policyDirectory } from "./support/policy-app.ts";
@@ -154,4 +156,17 @@ test("compose's failure is told in the engine's words", (t) => {
     ["compose failed"],
   ];
   for (const [reason, ...lines] of cases) t.is(reasonOf(lines), reason);
+});
+
+test("what containers of a project run takes room beside what the project names now", async (t) => {
+  const labels = appLabels("web", "store");
+  const asked: string[][] = [];
+  const images = new ComposeImages({
+    storeId: "store",
+    state: { containers: () => Promise.resolve({ containers: [{ labels, imageId: "sha256:old" }] }) },
+    projects: { kept: () => Promise.resolve({ services: { one: { image: "svc/web:1" } } }) },
+    images: { sizeOf: (names: string[]) => Promise.resolve(asked.push(names)) },
+  } as unknown as ComposeImagesOptions);
+  await images.disk({ id: "web" } as RunnableApp);
+  t.deepEqual(asked, [["svc/web:1", "sha256:old"]]);
 });
