@@ -27,7 +27,8 @@ export function compileValueCheck(rules: FieldRules | undefined, isSecret: boole
     checks.push((v) => (Number(v) <= lte ? undefined : `must be at most ${lte}${shown(v)}`));
   }
   if (minLen !== undefined) {
-    checks.push((v) => (lengthOf(v) >= minLen ? undefined : tooShort(v, minLen)));
+    // A character is two code units at most, so most values need no counting.
+    checks.push((v) => (sizeOf(v) >= 2 * minLen || lengthOf(v) >= minLen ? undefined : tooShort(v, minLen)));
   }
   if (maxLen !== undefined) {
     // Code units are never fewer than characters, so most values need no counting.

@@ -58,15 +58,14 @@ export class JobTable {
     let from = 0;
     for (const [index, { key, job }] of changes.entries()) {
       if (index % changeStride === changeStride - 1) yield;
-      const at = this.indexOf(key);
+      // Most of many changes are of neighbours.
+      const next = this.jobs[from];
+      const at = next !== undefined && compareKeys(next, key) === 0 ? from : this.indexOf(key);
       if (from < at) yield* append(jobs, this.jobs, from, at);
       const before = this.jobs[at];
       const isThere = before !== undefined && compareKeys(before, key) === 0;
-      if (isThere) addTo(totals, before, -1);
-      if (job !== undefined) {
-        addTo(totals, job, 1);
-        jobs.push(job);
-      }
+      exchange(totals, key.ownerUid, isThere ? before : undefined, job);
+      if (job !== undefined) jobs.push(job);
       from = isThere ? at + 1 : at;
     }
     yield* append(jobs, this.jobs, from, this.jobs.length);
@@ -128,7 +127,19 @@ function* append(to: Job[], jobs: readonly Job[], from: number, end: number): Ge
   }
 }
 
-function addTo(totals: Map<number, OwnerTotals>, job: Job, sign: 1 | -1): void {
-  const { jobs, chars } = totals.get(job.ownerUid) ?? nothing;
-  totals.set(job.ownerUid, { jobs: jobs + sign, chars: chars + sign * textLength(job) });
+/** A job in the place of another one, or of none. */
+function exchange(
+  totals: Map<number, OwnerTotals>,
+  ownerUid: number,
+  before: Job | undefined,
+  job: Job | undefined,
+): void {
+  const lengthOf = (each: Job | undefined): number => (each === undefined ? 0 : textLength(each));
+  const [more, longer] = [
+    Number(job !== undefined) - Number(before !== undefined),
+    lengthOf(job) - lengthOf(before),
+  ];
+  if (more === 0 && longer === 0) return;
+  const { jobs, chars } = totals.get(ownerUid) ?? nothing;
+  totals.set(ownerUid, { jobs: jobs + more, chars: chars + longer });
 }

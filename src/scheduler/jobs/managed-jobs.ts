@@ -50,7 +50,8 @@ export class ManagedJobs {
     let beganMs = performance.now();
     for (const [index, schedule] of schedules.entries()) {
       if (violations.isFull) break;
-      if (performance.now() - beganMs > sliceMs) {
+      // The clock is not asked for each: that takes as long as some of them.
+      if (index % 32 === 0 && performance.now() - beganMs > sliceMs) {
         await nextTurn();
         beganMs = performance.now();
       }
