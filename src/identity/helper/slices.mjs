@@ -5,7 +5,7 @@ const sliceMs = 8;
  * Runs synchronous steps to their end in short slices. Synchronous calls walk a tree several times faster than
  * promises do, and in slices they neither hold up other requests nor cancellation.
  * @template T
- * @param {Generator<undefined, T, void>} steps
+ * @param {Generator<Promise<void> | undefined, T, void>} steps A promise of theirs is waited for before the next one.
  * @param {AbortSignal} signal
  * @param {() => Promise<void> | undefined} [room] To be waited for, where there is something, before the next step.
  * @returns {Promise<T>}
@@ -18,6 +18,7 @@ export async function runInSlices(steps, signal, room) {
       do {
         const step = steps.next();
         if (step.done) return step.value;
+        if (step.value !== undefined) await step.value;
         const waits = room?.();
         if (waits !== undefined) await waits;
       } while (performance.now() < end);

@@ -191,8 +191,6 @@ export class ArchiveWriter {
     let hashing;
     /** @type {IndexedEntry | undefined} */
     let current;
-    /** @type {Buffer} */
-    let space = Buffer.alloc(0);
     const take = (/** @type {Buffer} */ piece) => {
       this.#written += piece.length;
       this.#frames.write(piece);
@@ -214,12 +212,12 @@ export class ArchiveWriter {
         hashing = undefined;
         take(headers);
       },
-      space: (/** @type {number} */ bytes) => (space = this.#frames.space(bytes)),
+      space: (/** @type {number} */ bytes) => this.#frames.space(bytes),
       filled: (/** @type {number} */ bytes) => {
-        note(space.subarray(0, bytes));
         this.#written += bytes;
         this.#frames.filled(bytes);
       },
+      read: note,
       content: (/** @type {Buffer} */ piece) => {
         note(piece);
         take(piece);

@@ -2,7 +2,7 @@
  * Trees of an app as PAX tar, with the rights of this process: names, owners, times, hard links, holes, extended attributes and
  * lists of access rights. tar(1) writes the same, but hashing and cutting what comes of its pipe takes longer than reading files.
  */
-import { closeSync, constants, openSync, readlinkSync, readSync } from "node:fs";
+import { closeSync, constants, openSync, read, readlinkSync, readSync } from "node:fs";
 import { at, namesIn, reopen } from "../directory.mjs";
 import { headers, padding } from "../host/archive/tar-bytes.mjs";
 import { hasCode, RequestError } from "../request-error.mjs";
@@ -22,6 +22,8 @@ const {
   S_IFSOCK,
 } = constants;
 const blockBytes = 512;
+/** From so many bytes on a thread of the pool reads the next ones while these are hashed. */
+const largeBytes = 1 << 20;
 const second = 1_000_000_000n;
 /** The latest time that fits into a header, in seconds. */
 const maxPlainTime = 0o77777777777n;
@@ -34,13 +36,19 @@ const accessLists = new Map([
 /** @typedef {import("./tar-reader.mjs").EntryType} EntryType */
 /** @typedef {import("../host/syscalls.mjs").EntryStats} EntryStats */
 /** @typedef {{ start: number, end: number }} Stretch */
+/** @typedef {{ space: Buffer, bytes: number, error?: Error, done: Promise<void> }} Ahead What is being read. */
+/**
+ * @template T
+ * @typedef {Generator<Promise<void> | undefined, T, void>} Steps
+ */
 /** @typedef {Pick<TarEntry, "type"> & Partial<TarEntry> & { records?: [string, string][] }} Details */
 
 /**
  * @typedef {object} TreeHandler
  * @property {(entry: TarEntry, headers: Buffer) => void} entry
  * @property {(bytes: number) => Buffer} space Where content is read to: some of so many bytes.
- * @property {(bytes: number) => void} filled How much of it was.
+ * @property {(bytes: number) => void} filled How much of it was; what was read stays until the next turn of the loop.
+ * @property {(piece: Buffer) => void} read Hears of each piece then.
  * @property {(piece: Buffer) => void} content
  * @property {(piece: Buffer) => void} padding
  * @property {() => void} entryEnd
@@ -74,7 +82,7 @@ export class TreeTar {
    * entries: there is room to wait between them.
    * @param {number} fd
    * @param {string} tree What the directory is called; one character per byte.
-   * @returns {Generator<undefined, void, void>}
+   * @returns {Steps<void>}
    * @throws Error with the path as its `subject`, for what this user may not read
    */
   *read(fd, tree) {
@@ -175,7 +183,7 @@ export class TreeTar {
    * @param {number} parent
    * @param {string} name
    * @param {string} path
-   * @returns {Generator<undefined, boolean, void>} Whether there is an entry of it.
+   * @returns {Steps<boolean>} Whether there is an entry of it.
    */
   *#file(parent, name, path) {
     const { syscalls, isKnown } = this.#options;
@@ -227,21 +235,44 @@ export class TreeTar {
   /**
    * @param {number} fd
    * @param {Stretch} stretch
-   * @returns {Generator<undefined, number, void>} How many bytes were not there any more.
+   * @returns {Steps<number>} How many bytes were not there any more.
    */
-  *#content(fd, { start, end }) {
+  *#content(fd, stretch) {
+    const { start, end } = stretch;
+    if (end - start >= largeBytes) return yield* this.#large(fd, stretch);
     let missing = 0;
     for (let position = start; position < end;) {
       const space = this.#handler.space(end - position);
-      let bytes = missing > 0 ? 0 : readSync(fd, space, 0, space.length, position);
-      if (bytes === 0) {
-        bytes = space.length;
-        space.fill(0);
-        missing += bytes;
-      }
-      this.#handler.filled(bytes);
-      position += bytes;
+      const bytes = readSync(fd, space, 0, space.length, position);
+      if (bytes === 0) missing += clear(space);
+      const piece = space.subarray(0, bytes || space.length);
+      this.#handler.filled(piece.length);
+      this.#handler.read(piece);
+      position += piece.length;
       if (position < end) yield;
+    }
+    return missing;
+  }
+
+  /**
+   * @param {number} fd
+   * @param {Stretch} stretch
+   * @returns {Steps<number>}
+   */
+  *#large(fd, { start, end }) {
+    let missing = 0;
+    let ahead = readAhead(fd, this.#handler.space(end - start), start);
+    for (let position = start; position < end;) {
+      // Where the steps are cut short here, it ends by itself, in memory that nobody looks at any more.
+      yield ahead.done;
+      if (ahead.error) throw ahead.error;
+      const { space, bytes } = ahead;
+      if (bytes === 0) missing += clear(space);
+      const piece = space.subarray(0, bytes || space.length);
+      this.#handler.filled(piece.length);
+      position += piece.length;
+      if (position < end) ahead = readAhead(fd, this.#handler.space(end - position), position);
+      this.#handler.read(piece);
     }
     return missing;
   }
@@ -355,6 +386,31 @@ function stretches(syscalls, fd, size) {
   // Where the file ends.
   if (end < size) map.push({ start: size, end: size });
   return map;
+}
+
+/**
+ * @param {number} fd
+ * @param {Buffer} space
+ * @param {number} position
+ * @returns {Ahead}
+ */
+function readAhead(fd, space, position) {
+  /** @type {PromiseWithResolvers<void>} */
+  const { promise, resolve } = Promise.withResolvers();
+  /** @type {Ahead} */
+  const ahead = { space, bytes: 0, done: promise };
+  read(fd, space, 0, space.length, position, (error, bytes) => {
+    ahead.bytes = bytes;
+    if (error) ahead.error = error;
+    resolve();
+  });
+  return ahead;
+}
+
+/** @param {Buffer} space @returns {number} How many bytes that are. */
+function clear(space) {
+  space.fill(0);
+  return space.length;
 }
 
 /** @param {Stretch[]} map */

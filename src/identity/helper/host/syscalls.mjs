@@ -95,7 +95,10 @@ export class Syscalls {
   /** @type {Library | undefined} */
   #library;
   #isLoaded = false;
-  #statx = new ArrayBuffer(statxBytes);
+  #statx = new Uint8Array(statxBytes);
+  #halves = new Uint16Array(this.#statx.buffer);
+  #words = new Uint32Array(this.#statx.buffer);
+  #longs = new BigInt64Array(this.#statx.buffer);
   /** Of attributes. */
   #names = Buffer.alloc(maxAttributeBytes);
 
@@ -157,14 +160,9 @@ export class Syscalls {
    * @returns {EntryStats}
    */
   #stat(fd, name, flags) {
-    const answer = new Uint8Array(this.#statx);
-    if (this.#native?.calls.statx(fd, name, flags, basicStats, answer) !== 0) throw this.#error("statx");
+    if (this.#native?.calls.statx(fd, name, flags, basicStats, this.#statx) !== 0) throw this.#error("statx");
     // As statx(2) lays it out, in the machine's own order of bytes.
-    const [halves, words, longs] = [
-      new Uint16Array(this.#statx),
-      new Uint32Array(this.#statx),
-      new BigInt64Array(this.#statx),
-    ];
+    const [halves, words, longs] = [this.#halves, this.#words, this.#longs];
     const time = (/** @type {number} */ index) =>
       (longs[index] ?? 0n) * 1_000_000_000n + BigInt(words[2 * index + 2] ?? 0);
     return {
