@@ -157,6 +157,7 @@ function createHost(): CliHost {
     program: {
       command: programCommand(),
       unitsDir: join(import.meta.dirname, fromSources ? "../packaging" : "packaging"),
+      codeFile: fromSources ? undefined : join(import.meta.dirname, "chunks/daemon.code"),
       docsDir: join(import.meta.dirname, fromSources ? "../docs" : "guide"),
       settingsThread: async () => (await programs()).settingsThread,
     },

@@ -126,6 +126,7 @@ export class Apps implements AsyncDisposable {
   readonly #changes: AppChanges;
   #adopted: Promise<string[]> = Promise.resolve([]);
   #starting: Promise<void> = Promise.resolve();
+  readonly #mayClaim = Promise.withResolvers<undefined>();
   #sweeper: Ticker | undefined;
 
   constructor(options: AppsOptions) {
@@ -219,14 +220,20 @@ export class Apps implements AsyncDisposable {
    * first answers, and who needs their outcome waits for it.
    */
   start(): void {
-    const claimed = this.#claimTrees();
+    const claimed = this.#mayClaim.promise.then(() => this.#claimTrees());
     this.#adopted = this.#adoption.start();
     this.#starting = this.#adopted.then(() => this.#sweep()).then(() => claimed);
     this.#sweeper = new Ticker(sweepIntervalMs, () => this.#sweep());
   }
 
+  /** Begins to take the directories of apps from their owners, which has time until nobody waits for an answer. */
+  claimTrees(): void {
+    this.#mayClaim.resolve(undefined);
+  }
+
   /** Brings every app to its wanted state, now and from now on. For who stays: a command that works in-process does not. */
   keepWanted(): void {
+    this.claimTrees();
     void this.#adopted.then((ended) => this.#wanted.start(ended));
   }
 
@@ -600,6 +607,7 @@ export class Apps implements AsyncDisposable {
 
   async [Symbol.asyncDispose](): Promise<void> {
     await this.leaveAsTheyAre();
+    this.claimTrees();
     await this.#starting;
     await this.#sweeper?.[Symbol.asyncDispose]();
     this.#adoption[Symbol.dispose]();

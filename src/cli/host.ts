@@ -30,6 +30,8 @@ export interface ProgramFiles {
   readonly command: readonly string[];
   /** Where the units for systemd lie that come with it. */
   readonly unitsDir: string;
+  /** As `setUp` takes it. */
+  readonly codeFile?: string | undefined;
   /** Where the pages of `docs/` lie that come with it. */
   readonly docsDir: string;
   /** The entry point of the thread that holds settings against their schema. */

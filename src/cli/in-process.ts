@@ -34,6 +34,7 @@ export async function openInProcess(host: CliHost, options: InProcessOptions): P
     peerUid: (socket) => readPeerCredentials(socket).uid,
     shutdownSignal: shutdown.signal,
   });
+  context.apps.claimTrees();
   const user = {
     uid: host.uid,
     // The daemon of one's own has its own uid as root (D10).

@@ -1,4 +1,5 @@
 /** The daemon: every service behind two doors, from start to a graceful stop. */
+import { setTimeout as sleep } from "node:timers/promises";
 import { SvcError } from "../errors.ts";
 import type { Clock } from "../lib/clock.ts";
 import type { ListeningAddresses } from "../transport/doors.ts";
@@ -12,6 +13,9 @@ import { createLog } from "./log.ts";
 import { createMemoryRelease } from "./memory-release.ts";
 import type { InspectionAhead } from "../store/store.ts";
 import type { Programs } from "./programs.ts";
+
+/** For who asks a socket that is not there yet every few milliseconds, and for what has waited in it. */
+const firstAnswersMs = 10;
 
 export interface DaemonOptions {
   config: Config;
@@ -86,6 +90,8 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
   const addresses = await listeners.start();
   page.address = addresses.tcp && localAddress(addresses.tcp);
   resources.use(createMemoryRelease());
+  // Whoever has waited for the daemon is answered before it begins what takes turns of the event loop.
+  await sleep(firstAnswersMs);
   context.apps.keepWanted();
   // Nobody waits for storages that may be far away.
   context.backups.settle().catch((error: unknown) => {

@@ -32,6 +32,8 @@ interface CpuReadings {
 const ticksPerSecond = 100;
 const pageBytes = 4096;
 const maxCommandBytes = 4096;
+/** What Node calls the first thread of a process, and the kernel the process. */
+const nodeThreadName = "MainThread";
 /** Shares of processor time are over this at least: the kernel counts in hundredths of a second. */
 const leastWindowMs = 500;
 /** Readings from longer ago say nothing of now. */
@@ -48,6 +50,8 @@ export class ProcessScan {
   /** A process keeps the environment that it was started with. */
   readonly #cookies = new ProcessMemo<string | undefined>();
   readonly #groups = new ProcessMemo<string | undefined>();
+  /** Of those that the kernel has no name of their own for. */
+  readonly #names = new ProcessMemo<string>();
   /** The last but one that is far enough back, and the last. */
   #base: CpuReadings | undefined;
   #latest: CpuReadings | undefined;
@@ -62,6 +66,7 @@ export class ProcessScan {
     const pids = new Set(table.map(({ pid }) => pid));
     this.#cookies.keep(pids);
     this.#groups.keep(pids);
+    this.#names.keep(pids);
     const apps = this.#appsOf(table, known);
     const nowMs = performance.now();
     return table.map((process) => {
@@ -114,8 +119,8 @@ export class ProcessScan {
       const entry = parseStat(text);
       // The directory is the user's that the process acts as; its files may be root's.
       const { uid } = statSync(`/proc/${pid}`);
-      const name = text.slice(text.indexOf("(") + 1, text.lastIndexOf(")"));
-      return { ...entry, name: Buffer.from(name, "latin1").toString(), uid };
+      const name = Buffer.from(text.slice(text.indexOf("(") + 1, text.lastIndexOf(")")), "latin1").toString();
+      return { ...entry, name: name === nodeThreadName ? this.#programName(entry) : name, uid };
     } catch {
       return undefined;
     }
@@ -175,6 +180,14 @@ export class ProcessScan {
     if (ofUnit !== undefined) return { appId: ofUnit };
     const containerId = /[0-9a-f]{64}/.exec(text)?.[0];
     return containerId === undefined ? {} : { containerId };
+  }
+
+  /** As the process was called: `node`. */
+  #programName(process: ProcessEntry): string {
+    return this.#names.get(process, () => {
+      const [first = ""] = this.#command(process.pid).split(" ");
+      return { value: first.slice(first.lastIndexOf("/") + 1) || nodeThreadName, forMs: groupsMs };
+    });
   }
 
   #command(pid: number): string {

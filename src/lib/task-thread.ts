@@ -1,22 +1,30 @@
 /**
  * A thread that does one task after the other, those of several names in turns. It is ended when a task takes too long, and
- * when there is none for a while; the next task starts it again.
+ * when there is none for a while; the next task starts it again. What a task takes is the processor's time: on a busy machine
+ * the thread may have to wait for that much longer.
  */
 import { Worker } from "node:worker_threads";
 
 export interface TaskThreadOptions {
   /** Answers each message with one. */
   readonly url: URL;
-  /** For one task; the start of the thread has as long again. */
+  /** Of the processor's time, for one task; the start of the thread has as long again. */
   readonly timeoutMs: number;
+  /** For one task that waits for the processor, or for anything else. Default: {@link patience} times as long. */
+  readonly waitMs?: number;
   readonly idleMs: number;
   /** Tasks that wait. */
   readonly maxWaiting: number;
 }
 
-/** Why a task has no result. */
+/** How many times as long as it computes a task may take in all. */
+const patience = 12;
+/** Between two looks at the processor's time. */
+const leastLookMs = 20;
+
+/** Why a task has no result; `starved` is not its own doing. */
 export class TaskError extends Error {
-  readonly why: "too_slow" | "too_many" | "broken";
+  readonly why: "too_slow" | "starved" | "too_many" | "broken";
 
   constructor(why: TaskError["why"], cause?: unknown) {
     super(`the task was ${why}`, { cause });
@@ -29,6 +37,16 @@ interface Waiting {
   readonly transfer: readonly ArrayBuffer[];
   readonly resolve: (result: never) => void;
   readonly reject: (error: TaskError) => void;
+}
+
+/** A task that is at work. */
+interface Running {
+  readonly worker: Worker;
+  readonly timeoutMs: number;
+  /** By `performance.now()`. */
+  readonly giveUpAtMs: number;
+  /** The processor's time of the thread before; 0 for one that is being started. */
+  readonly usedBeforeMs: Promise<number>;
 }
 
 export class TaskThread<Task, Result> implements Disposable {
@@ -78,9 +96,29 @@ export class TaskThread<Task, Result> implements Disposable {
     this.#count--;
     const worker = (this.#worker ??= this.#start());
     worker.ref();
-    const { timeoutMs } = this.#options;
-    this.#timer = setTimeout(() => this.#fail("too_slow"), this.#isStarted ? timeoutMs : 2 * timeoutMs);
+    const timeoutMs = this.#isStarted ? this.#options.timeoutMs : 2 * this.#options.timeoutMs;
+    const { waitMs = patience * timeoutMs } = this.#options;
+    const usedBeforeMs = this.#isStarted ? usedMs(worker) : Promise.resolve(0);
+    const running = { worker, timeoutMs, giveUpAtMs: performance.now() + waitMs, usedBeforeMs };
+    this.#lookIn(timeoutMs, current, running);
     worker.postMessage(current?.task, current?.transfer);
+  }
+
+  #lookIn(delayMs: number, task: Waiting | undefined, running: Running): void {
+    this.#timer = setTimeout(() => void this.#look(task, running), Math.max(leastLookMs, delayMs));
+  }
+
+  /** Ends what has had its time of the processor, and waits for what had not. */
+  async #look(task: Waiting | undefined, running: Running): Promise<void> {
+    const { worker, timeoutMs, giveUpAtMs, usedBeforeMs } = running;
+    const isAtWork = (): boolean => worker === this.#worker && task === this.#current;
+    // A thread that does not even tell gets no answer to wait for.
+    this.#timer = setTimeout(() => this.#fail("starved"), Math.max(0, giveUpAtMs - performance.now()));
+    const leftMs = timeoutMs - ((await usedMs(worker)) - (await usedBeforeMs));
+    if (!isAtWork()) return;
+    clearTimeout(this.#timer);
+    if (leftMs <= 0) this.#fail("too_slow");
+    else this.#lookIn(Math.min(leftMs, giveUpAtMs - performance.now()), task, running);
   }
 
   #start(): Worker {
@@ -114,4 +152,10 @@ export class TaskThread<Task, Result> implements Disposable {
     this.#isStarted = false;
     void worker?.terminate();
   }
+}
+
+/** The processor's time of a thread, milliseconds; 0 for one that does not run yet, or not any more. */
+async function usedMs(worker: Worker): Promise<number> {
+  const { user, system } = await worker.cpuUsage().catch(() => ({ user: 0, system: 0 }));
+  return (user + system) / 1000;
 }

@@ -70,8 +70,8 @@ export class GitObjects {
   }
 
   /**
-   * The regular files of a tree, however deep, whose path is `wanted`, as texts by their paths; larger ones are left out,
-   * and so are those that are too many.
+   * The regular files of a tree, however deep, whose path is `wanted`, as texts by their paths; larger ones are left out.
+   * @returns `total`: how many there are, those beyond `maxFiles` among them, which are not read
    */
   async files(
     { gitDir }: CachedCommit,
@@ -79,12 +79,13 @@ export class GitObjects {
     subject: string,
     { wanted, maxFiles, maxFileBytes }: WantedFiles,
     signal?: AbortSignal,
-  ): Promise<Map<string, string>> {
+  ): Promise<{ files: Map<string, string>; total: number }> {
     const args = ["ls-tree", "-r", "-z", "--long", tree];
     const all = readEntries(await this.#read(gitDir, args, subject, maxListBytes, signal));
-    const entries = all
-      .filter(({ type, name, sizeBytes }) => type === "file" && sizeBytes <= maxFileBytes && wanted(name))
-      .slice(0, maxFiles);
+    const found = all.filter(
+      ({ type, name, sizeBytes }) => type === "file" && sizeBytes <= maxFileBytes && wanted(name),
+    );
+    const entries = found.slice(0, maxFiles);
     const output = await this.#git.run(["-C", gitDir, "cat-file", "--batch"], {
       subject,
       timeoutMs: 60_000,
@@ -100,7 +101,7 @@ export class GitObjects {
       files.set(name, output.toString("utf8", from, from + sizeBytes));
       at = from + sizeBytes + 1;
     }
-    return files;
+    return { files, total: found.length };
   }
 
   /** The bytes of a file, which the caller knows to be at most `maxBytes` long. */

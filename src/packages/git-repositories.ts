@@ -178,7 +178,7 @@ export class GitCheckout implements AsyncDisposable {
   }
 
   /** As {@link GitObjects.files}. */
-  files(wanted: WantedFiles, signal?: AbortSignal): Promise<Map<string, string>> {
+  files(wanted: WantedFiles, signal?: AbortSignal): Promise<{ files: Map<string, string>; total: number }> {
     return this.#objects.files(this.#commit, this.#tree, this.#url, wanted, signal);
   }
 

@@ -35,7 +35,7 @@ export interface SettingsValidator extends Disposable {
 export interface SettingsValidatorOptions {
   /** The entry point of the thread. Default: the source. */
   threadUrl?: URL;
-  /** How long one check may take, on a machine that may be busy. Default 5,000. */
+  /** How much of the processor's time one check may take. Default 5,000. */
   timeoutMs?: number;
 }
 
@@ -109,9 +109,14 @@ function unusable(id: string, why: string): SvcError<"package_invalid"> {
 function taskFailed(error: TaskError, id: string, timeoutMs: number): SvcError {
   switch (error.why) {
     case "too_slow": {
-      const message = `checking these settings of "${id}" takes more than ${timeoutMs} ms: its schema is too slow`;
+      const message = `checking these settings of "${id}" takes more than ${timeoutMs} ms of the processor: its schema is too slow`;
       return new SvcError("package_invalid", message);
     }
+    case "starved":
+      return new SvcError(
+        "unavailable",
+        `the settings of "${id}" could not be checked, as this machine has too much to do; try again`,
+      );
     case "too_many":
       return new SvcError("too_many", `${maxWaiting} checks of settings wait already; try again in a moment`);
     case "broken":

@@ -27,12 +27,15 @@ export type IndexBase =
 export interface LoadedIndex {
   index: SourceIndex;
   base: IndexBase;
+  /** What is not in it though the source has it, as a sentence. */
+  cut?: string | undefined;
 }
 
 /** The text of an index, or of what stands for one, and the commit that has it. */
 interface BroughtIndex {
   readonly text: string;
   readonly commit?: string;
+  readonly cut?: string | undefined;
 }
 
 export interface SourceIndexLoader {
@@ -100,18 +103,19 @@ export function createSourceIndexLoader(options: SourceIndexLoaderOptions): Sour
   ): Promise<BroughtIndex> {
     await using checkout = await repository.checkout({}, work);
     const { commit } = checkout.revision;
-    const text =
+    const brought =
       known?.commit === commit
-        ? known.text
-        : await checkout
-            .readFile(indexFileName, maxIndexBytes, work.signal)
-            .then(String, (error: unknown) => {
+        ? known
+        : await checkout.readFile(indexFileName, maxIndexBytes, work.signal).then(
+            (bytes): BroughtIndex => ({ text: String(bytes) }),
+            (error: unknown) => {
               if (error instanceof SvcError && error.code === "not_found")
                 return readStore(checkout, uid, error as SvcError, work);
               throw error;
-            });
+            },
+          );
     checkout.keep();
-    return { text, commit };
+    return { text: brought.text, commit, cut: brought.cut };
   }
 
   /** @param missing what is thrown where it is no store of another system */
@@ -120,11 +124,12 @@ export function createSourceIndexLoader(options: SourceIndexLoaderOptions): Sour
     uid: number,
     missing: SvcError,
     { signal }: PackageWork,
-  ): Promise<string> {
-    const files = await checkout.files({ ...storeBounds, wanted: describesApp }, signal);
+  ): Promise<BroughtIndex> {
+    const { files, total } = await checkout.files({ ...storeBounds, wanted: describesApp }, signal);
     const text = await storeIndex(files, (yamlText, bounds) => readYaml(yamlText, bounds, uid));
     if (text === undefined) throw missing;
-    return text;
+    const cut = `it describes ${total} apps, and only the first ${files.size} by their directories are listed`;
+    return { text, ...(total > files.size && { cut }) };
   }
 
   async function loadRemote(source: SourceConfig, uid: number, work: PackageWork): Promise<LoadedIndex> {
@@ -141,7 +146,7 @@ export function createSourceIndexLoader(options: SourceIndexLoaderOptions): Sour
         repository === undefined
           ? { text: await fetchIndex(source.url, timeoutMs, work.signal) }
           : await readIndex(repository, uid, hit, work);
-      const loaded = { index: await parse(source, brought.text, uid), base };
+      const loaded = { index: await parse(source, brought.text, uid), base, cut: brought.cut };
       await save(file, brought.text);
       remember(key, brought, loaded);
       return loaded;

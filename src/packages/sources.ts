@@ -91,9 +91,12 @@ export class Sources {
         return wanted.every((word) => text.includes(word));
       })
       .toSorted((one, other) => one.name.localeCompare(other.name) || (one.source < other.source ? -1 : 1));
-    const errors = results.flatMap((result, at) =>
-      "failure" in result ? [{ source: searched[at]?.name ?? "", error: result.failure.message }] : [],
-    );
+    const errors = results.flatMap((result, at) => {
+      const name = searched[at]?.name ?? "";
+      if ("failure" in result) return [{ source: name, error: result.failure.message }];
+      if (result.cut === undefined) return [];
+      return [{ source: name, error: `the source "${name}" is not read as a whole: ${result.cut}` }];
+    });
     return { packages, errors };
   }
 
@@ -149,10 +152,11 @@ export class Sources {
     config: SourceConfig,
     uid: number,
     work: PackageWork,
-  ): Promise<{ packages: ListedPackage[] } | { failure: SvcError }> {
+  ): Promise<{ packages: ListedPackage[]; cut: string | undefined } | { failure: SvcError }> {
     try {
       const loaded = await this.#options.loader.load(config, uid, work);
       return {
+        cut: loaded.cut,
         packages: loaded.index.packages.flatMap((entry) => {
           const place = placeOf(entry, loaded);
           return place === undefined ? [] : [{ ...entry, source: config.name, place }];

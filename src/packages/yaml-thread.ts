@@ -21,7 +21,7 @@ export type YamlReading = { readonly value: JsonValue } | { readonly problems: r
 export interface YamlThreadOptions {
   /** The entry point of the thread. Default: the source. */
   threadUrl?: URL;
-  /** How long one document may take, on a machine that may be busy. Default 5,000. */
+  /** How much of the processor's time one document may take. Default 5,000. */
   timeoutMs?: number;
 }
 
@@ -30,7 +30,7 @@ const idleMs = 30_000;
 /** Documents that wait for the thread. */
 const maxWaiting = 256;
 
-/** All of its methods answer the problems instead of throwing, but for `too_many`, when too much waits. */
+/** All of its methods answer the problems instead of throwing, but for `too_many`, when too much waits, and `unavailable`. */
 export class YamlThread implements Disposable {
   readonly #thread: TaskThread<YamlTask, YamlAnswer>;
   readonly #timeoutMs: number;
@@ -69,6 +69,8 @@ export class YamlThread implements Disposable {
           "too_many",
           `${maxWaiting} documents wait to be read already; try again in a moment`,
         );
+      if (error.why === "starved")
+        throw new SvcError("unavailable", "this machine has too much to do to read a document; try again");
       const message =
         error.why === "too_slow" ? `to read it takes more than ${this.#timeoutMs} ms` : "it takes too much";
       return { problems: [{ line: 1, message }] };

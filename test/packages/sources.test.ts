@@ -222,6 +222,22 @@ test("what comes with svc is upgraded from where it lies now; of a directory wha
   }
 });
 
+test("an app store of which only a part is read says so, also when it is asked again", async (t) => {
+  await using world = await World.create();
+  const many = await TestRepository.create(world.path("many"));
+  const ids = Array.from({ length: 1_002 }, (_, at) => `app-${String(at).padStart(4, "0")}`);
+  const files = ids.map((id) => [`apps/${id}/config.json`, JSON.stringify({ id, name: id })]);
+  await many.commit(Object.fromEntries(files) as Record<string, string>);
+  const resolver = world.resolver({ sources: [{ name: "many", url: `file://${world.path("many")}` }] });
+  for (const asked of ["first", "again"]) {
+    const { packages, errors } = await resolver.search([], undefined, caller, {});
+    t.is(packages.length, 1_000, asked);
+    const error =
+      'the source "many" is not read as a whole: it describes 1002 apps, and only the first 1000 by their directories are listed';
+    t.deepEqual(errors, [{ source: "many", error }], asked);
+  }
+});
+
 test("app stores of CasaOS and Runtipi are sources, without what cannot be read or is not offered", async (t) => {
   await using world = await World.create();
   const tipi = (id: string, more: object = {}): string =>

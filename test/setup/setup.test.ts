@@ -85,6 +85,24 @@ test("what is there stays, and what a package of the system's has is not written
   t.deepEqual(kept, ["/usr/lib/systemd/system/svc.service", "/usr/lib/systemd/system/svc.socket"]);
 });
 
+test("svc is compiled for the Node that is here, once, and in one's own directory alone", async (t) => {
+  const root = await emptyRoot(t, false);
+  const program = join(root, "svc.cjs");
+  const codeFile = join(root, "daemon.code");
+  const script = `if (process.argv[2] === "__compile") require("node:fs").appendFileSync(${JSON.stringify(codeFile)}, "code");`;
+  await writeFile(program, script);
+  const uid = process.getuid?.() ?? 0;
+  const command = [process.execPath, program];
+  const setUpAs = async (asUid: number): Promise<readonly string[][]> => {
+    const { written, kept } = await setUp({ ...optionsOf(root, asUid), command, codeFile });
+    return [written, kept].map((files) => files.filter((file) => file === codeFile));
+  };
+  t.deepEqual(await setUpAs(uid + 1), [[], []]);
+  t.deepEqual(await setUpAs(uid), [[codeFile], []]);
+  t.deepEqual(await setUpAs(uid), [[], [codeFile]]);
+  t.is(await readFile(codeFile, "utf8"), "code");
+});
+
 test("without systemd there are no units", async (t) => {
   const root = await emptyRoot(t, false);
   const { written, next } = await setUp(optionsOf(root, 0));

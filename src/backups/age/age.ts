@@ -102,7 +102,7 @@ async function ask<K extends keyof AgeTasks>(
   try {
     return await thread.run(name, { kind, ...question } as AgeTask, transfer);
   } catch (error) {
-    if (error instanceof TaskError && error.why === "too_slow")
+    if (error instanceof TaskError && (error.why === "too_slow" || error.why === "starved"))
       throw new SvcError("deadline_exceeded", "the encryption of an archive took too long");
     if (error instanceof TaskError && error.why === "too_many")
       throw new SvcError("too_many", "too many encrypted archives are at work; try again later");

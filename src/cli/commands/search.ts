@@ -92,6 +92,5 @@ async function showPackages(context: CommandContext, answer: FoundPackages, none
 }
 
 function tellProblems(context: CommandContext, { errors }: FoundPackages): void {
-  for (const { source, error } of errors)
-    context.note(escapeControls(`warning: ${source} cannot be read: ${error}`));
+  for (const { error } of errors) context.note(escapeControls(`warning: ${error}`));
 }

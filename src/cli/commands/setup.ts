@@ -22,6 +22,7 @@ async function setUpHost(context: CommandContext): Promise<void> {
     environment: { uid, home, env },
     command: program.command,
     unitsDir: program.unitsDir,
+    codeFile: program.codeFile,
     completions: completionScripts,
   });
   if (context.json) {
