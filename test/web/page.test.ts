@@ -14,7 +14,16 @@ const why = browserPath === undefined ? " (skipped: no Chromium)" : "";
 const browserTest = browserPath === undefined ? test.skip : test;
 const userTest = isRoot ? browserTest : test.skip;
 const main = browserPath === undefined ? "" : await bundledMain();
-const maxFirstLoadBytes = 120 * 1024;
+/** What is allowed is 120 KiB; what comes to more than this came by mistake, as charts or a terminal would. */
+const maxFirstLoadBytes = 68 * 1024;
+const maxUntilEndMs = 1_000;
+/** When nothing of the node is shown any more, by the clock that the test has, too. */
+const noteTheEnd = `globalThis.ended = new Promise((resolve) =>
+  new MutationObserver((_, observer) => {
+    if (document.querySelector("header") !== null) return;
+    observer.disconnect();
+    resolve(Date.now());
+  }).observe(document, { childList: true, subtree: true })); undefined`;
 
 async function withPage(use: (daemon: TestDaemon, browser: Browser) => Promise<void>): Promise<void> {
   await using daemon = await startDaemon({ main });
@@ -124,13 +133,24 @@ browserTest(
       const { page } = await openPage(browser);
       await visit(page, await addressFor(daemon));
       await page.getByText("Live").waitFor();
-      const rotated = await daemon.client(TokenService).rotatePrimaryToken({});
-      const rotatedAt = performance.now();
-      await page.getByRole("alert").waitFor();
-      const tookMs = performance.now() - rotatedAt;
-      t.log(`the page ended ${tookMs.toFixed(0)} ms after the rotation`);
-      // Within a second, on a machine that does nothing else.
-      t.true(tookMs < 4_000, "it is told, and need not ask");
+      const rotate = async (): Promise<{ token: string; tookMs: number }> => {
+        await page.evaluate(noteTheEnd);
+        const { token } = await daemon.client(TokenService).rotatePrimaryToken({});
+        const rotatedAt = Date.now();
+        return { token, tookMs: Number(await page.evaluate("ended")) - rotatedAt };
+      };
+      let rotated = await rotate();
+      const tookMs = [rotated.tookMs];
+      // A busy machine is late now and then, a page that has to ask is each time.
+      while (Math.min(...tookMs) >= maxUntilEndMs && tookMs.length < 3) {
+        await page.goto("about:blank");
+        await visit(page, await addressFor(daemon));
+        await page.getByText("Live").waitFor();
+        rotated = await rotate();
+        tookMs.push(rotated.tookMs);
+      }
+      t.log(`the page ended ${tookMs.join(", ")} ms after the rotation`);
+      t.true(Math.min(...tookMs) < maxUntilEndMs, "it is told, and need not ask");
       t.regex((await page.getByRole("alert").textContent()) ?? "", /rotated.*svc web/);
       t.is(await page.locator("header").count(), 0, "nothing of the node is left");
 
@@ -382,7 +402,8 @@ browserTest(`the first load is small, compressed and kept for ever by its name${
   for (const path of scripts) {
     const text = await (await fetch(base + path)).text();
     t.false(text.includes("UninterpretedOption"), "the contract comes without what describes descriptions");
-    const begun = [...text.matchAll(/(?:from|import)"\.\/([\w.-]+)"/g)].map(
+    // What it begins with is asked for by what it is in, or by the very first script.
+    const begun = [...text.matchAll(/(?:(?:from|import)"\.|import\("\/web)\/([\w.-]+)"/g)].map(
       ([, name = ""]) => `/web/${name}`,
     );
     t.deepEqual(

@@ -1,6 +1,7 @@
 import { useEffect, useRef } from "preact/hooks";
 import UPlot from "uplot";
 import { texts } from "../texts.ts";
+import { clockText } from "./when.tsx";
 
 export interface ChartLine {
   readonly label: string;
@@ -123,7 +124,7 @@ function faint(colour: string): string {
 function clockOf(unixSecs: number, apartSecs: number): string {
   const at = new Date(unixSecs * 1_000);
   return apartSecs < daySecs
-    ? at.toLocaleTimeString(undefined, { hour: "2-digit", minute: "2-digit" })
+    ? clockText(at)
     : at.toLocaleDateString(undefined, { day: "numeric", month: "short" });
 }
 

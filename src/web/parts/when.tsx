@@ -19,13 +19,19 @@ export function When({ at, isExact }: WhenProps) {
   );
 }
 
+const clock = { hour: "numeric", minute: "2-digit" } as const;
 const exact = { dateStyle: "medium", timeStyle: "medium" } as const;
 
 /** With the month in words, as of `3/4` nobody knows which is the day; the year goes without saying while it is this one. */
 export function momentText(date: Date): string {
   const isThisYear = date.getFullYear() === new Date().getFullYear();
   return date.toLocaleString(undefined, {
-    ...{ month: "short", day: "numeric", hour: "numeric", minute: "2-digit" },
+    ...{ month: "short", day: "numeric", ...clock },
     ...(!isThisYear && { year: "numeric" }),
   });
+}
+
+/** The time of day alone, as it stands in {@link momentText}, too. */
+export function clockText(date: Date): string {
+  return date.toLocaleTimeString(undefined, clock);
 }

@@ -26,7 +26,7 @@ export async function notReached(page: Page): Promise<unknown> {
   const count = Number(
     await page.evaluate(`(() => {
       const within = document.querySelector("dialog[open]") ?? document;
-      const all = within.querySelectorAll("a[href], button, input, select, textarea, summary, [tabindex='0']");
+      const all = within.querySelectorAll("a[href], button, input, select, textarea, summary, [tabindex='0'], [role='region']");
       const isOther = ({ type, name, checked }) => type === "radio" && name !== "" && !checked;
       const left = new Set([...all].filter((each) => each.checkVisibility() && !isOther(each)));
       const unseen = [];

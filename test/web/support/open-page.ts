@@ -50,6 +50,7 @@ export async function openPage(
   const complaints: string[] = [];
   const asked: string[] = [];
   page.on("request", (request) => asked.push(request.url()));
+  page.on("websocket", (socket) => asked.push(socket.url().replace(/^ws/, "http")));
   page.on("pageerror", (error) => complaints.push(error.message));
   page.on("console", (message) => {
     // An interface that comes or goes, as those of containers do, is no fault of the page, which reads again.

@@ -4,6 +4,7 @@ import { useLive } from "../../live.ts";
 import type { NodeView } from "../../node-view.ts";
 import { Failure } from "../../parts/failure.tsx";
 import { Text } from "../../parts/text.tsx";
+import { clockText } from "../../parts/when.tsx";
 import { pathTo } from "../../route.ts";
 import { texts } from "../../texts.ts";
 import { scheduleTexts as says } from "../../texts/schedules.ts";
@@ -93,12 +94,10 @@ function Day({ day, firings }: { day: Date; firings: readonly Firings[] }) {
 }
 
 function timesText(times: readonly Date[], isOpen: boolean): string {
-  const clock = (time: Date): string =>
-    time.toLocaleTimeString(undefined, { hour: "2-digit", minute: "2-digit" });
   if (isOpen) return says.weekOften;
   const [first] = times;
-  if (first === undefined || times.length <= 3) return times.map(clock).join(", ");
-  return says.weekTimes(times.length, clock(first));
+  if (first === undefined || times.length <= 3) return times.map(clockText).join(", ");
+  return says.weekTimes(times.length, clockText(first));
 }
 
 async function readFirings(
