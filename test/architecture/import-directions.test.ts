@@ -62,7 +62,7 @@ const directions: Record<string, Direction> = {
     knows: ["rpc"],
   },
   codegen: { uses: ["gen", "rest", "errors.ts", "error-payloads.ts"] },
-  build: { uses: ["lib", "cli", "codegen", "src/daemon/config-template.ts"] },
+  build: { uses: ["lib", "cli", "codegen", "src/daemon/config-template.ts"], knows: ["web"] },
   web: { uses: ["gen", "lib"] },
   ...Object.fromEntries(domain.map((folder) => [folder, { uses: [...ground, "store", ...domain] }])),
 };

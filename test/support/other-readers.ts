@@ -1,6 +1,7 @@
 /** What `ss` and `ps` say of the host, in the words of svc, to hold its answers against. */
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
+import { basename } from "node:path";
 import { promisify } from "node:util";
 import type { ListeningPort } from "../../gen/svc/v1/monitor_pb.ts";
 import type { Process } from "../../gen/svc/v1/process_pb.ts";
@@ -31,11 +32,16 @@ export function rowsOfPorts(ports: readonly ListeningPort[]): Rows {
 
 /** Pid, parent, user and name of each process, threads of the kernel included. */
 export async function rowsOfPs(): Promise<Rows> {
-  const { stdout } = await run("ps", ["-e", "-ww", "-o", "pid=,ppid=,euser:64=,comm="], { maxBuffer });
+  const { stdout } = await run("ps", ["-e", "-ww", "-o", "pid=,ppid=,euser:64=,comm:64=,args="], {
+    maxBuffer,
+  });
   const lines = stdout.split("\n").filter((line) => line !== "");
   return lines.map((line) => {
-    const [, pid, parent, user, name] = /^\s*(\d+)\s+(\d+)\s+(\S+)\s+(.*)$/.exec(line) ?? [];
-    return `${pid} ${parent} ${user} ${name}`;
+    const [, pid, parent, user, comm = "", program = ""] =
+      /^\s*(\d+)\s+(\d+)\s+(\S+)\s+(.{64})\s*(\S*)/.exec(line) ?? [];
+    const name = comm.trimEnd();
+    // What Node calls its first thread says nothing of the program.
+    return `${pid} ${parent} ${user} ${name === "MainThread" ? basename(program) : name}`;
   });
 }
 
