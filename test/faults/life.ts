@@ -335,6 +335,14 @@ if (import.meta.main) {
     }),
     ...(acts !== undefined && { acts: acts.split(",") }),
     log: (line) => console.log(new Date().toISOString(), line),
+  }).catch((error: unknown) => {
+    for (const each of allOf(error)) console.error(each);
+    process.exit(1);
   });
   console.log(did);
+}
+
+/** What failed, and what was in the way of it when its parts were ended: Node prints neither of the two. */
+function allOf(error: unknown): unknown[] {
+  return error instanceof SuppressedError ? [...allOf(error.suppressed), ...allOf(error.error)] : [error];
 }
