@@ -3,7 +3,15 @@ import { SvcError } from "../../errors.ts";
 import type { CommandResult, Identity, RunCommandOptions } from "../../identity/identity.ts";
 import type { Identities } from "../../identity/identities.ts";
 
-const candidates = [["docker", "compose"], ["docker-compose"]] as const;
+/**
+ * The older program begins with Debian's own modules, which take longer than compose itself to load, unless it is told to take those
+ * of Python: where Python has them.
+ */
+const candidates: readonly FoundProgram[] = [
+  { command: ["docker", "compose"], env: {} },
+  { command: ["docker-compose"], env: { SETUPTOOLS_USE_DISTUTILS: "stdlib" } },
+  { command: ["docker-compose"], env: {} },
+];
 
 const versionTimeoutMs = 30_000;
 /** None of these: where the engine is and which project it is about are said by arguments. */
@@ -21,8 +29,12 @@ const settledElsewhere = {
   COMPOSE_STATUS_STDOUT: "0",
 };
 
-interface FoundCommand {
+interface FoundProgram {
   readonly command: readonly string[];
+  readonly env: Readonly<Record<string, string>>;
+}
+
+interface FoundCommand extends FoundProgram {
   readonly isClassic: boolean;
 }
 
@@ -44,10 +56,10 @@ export class ComposeCommand {
     args: readonly string[],
     { env = {}, ...options }: RunCommandOptions & { timeoutMs: number },
   ): Promise<CommandResult> {
-    const { command } = await this.#find();
+    const { command, env: own } = await this.#find();
     return identity.runCommand([...command, ...args], {
       ...options,
-      env: { ...env, ...settledElsewhere },
+      env: { ...env, ...settledElsewhere, ...own },
     });
   }
 
@@ -67,17 +79,17 @@ export class ComposeCommand {
 
   async #search(): Promise<FoundCommand> {
     const self = await this.#identities.as(this.#identities.selfUid);
-    for (const command of candidates) {
+    for (const candidate of candidates) {
       const version = await self
-        .runCommand([...command, "version", "--short"], {
-          env: settledElsewhere,
+        .runCommand([...candidate.command, "version", "--short"], {
+          env: { ...settledElsewhere, ...candidate.env },
           timeoutMs: versionTimeoutMs,
         })
         .then(
           ({ exitCode, stdout }) => (exitCode === 0 ? stdout.trim() : ""),
           () => "",
         );
-      if (/^v?\d/.test(version)) return { command, isClassic: /^v?1\./.test(version) };
+      if (/^v?\d/.test(version)) return { ...candidate, isClassic: /^v?1\./.test(version) };
     }
     throw new SvcError(
       "not_possible",
