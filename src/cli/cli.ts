@@ -11,7 +11,7 @@ import {
   globalOptions,
   namedApp,
   suggestion,
-  withoutHelpOfUnknown,
+  withHelpAtItsPlace,
 } from "./program.ts";
 import { runAction } from "./run-action.ts";
 import type { RunCommand, RunDaemon } from "./run-command.ts";
@@ -45,7 +45,7 @@ export async function runCli(host: CliHost, dependencies: CliDependencies): Prom
     const shown = await showTopic(host, topic);
     if (shown !== undefined) return shown;
   }
-  const args = withoutHelpOfUnknown(program, host.args);
+  const args = withHelpAtItsPlace(program, host.args);
   try {
     if (host.args[0] === "__complete") {
       const { complete } = await import("./complete.ts");

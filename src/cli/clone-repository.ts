@@ -11,7 +11,7 @@ import type { CommandContext } from "./context.ts";
 import { exists } from "./exists.ts";
 import { AdvisedError, asSvcError, UsageError } from "./failure.ts";
 import type { CliHost } from "./host.ts";
-import { chooseNode } from "./nodes/choose-node.ts";
+import { readsFilesHere } from "./nodes/choose-node.ts";
 import { packageAt, requireOwn } from "./package-plan.ts";
 import { confirm, isInteractive } from "./prompt.ts";
 import { escapeControls } from "./render/escape.ts";
@@ -31,8 +31,7 @@ export async function cloneWithoutManifest(
   error: unknown,
 ): Promise<string> {
   const { host, options } = context;
-  const node = chooseNode(host, options);
-  const isHere = node === undefined || node.address.startsWith("unix:");
+  const isHere = readsFilesHere(host, options);
   const { url = "", directory = "" } = noManifestOf(error) ?? {};
   const parsed = parseGitUrl(url);
   if (!isHere || !("gitUrl" in parsed) || !isBelow(directory)) throw error;

@@ -88,14 +88,27 @@ const advice: Readonly<Record<string, Advice>> = {
   "not_found compose project": { words: "; see them with: ", command: "svc docker ps --all" },
 };
 
+/** What has not begun has printed nothing. */
+const otherPort: Advice = {
+  words: "; see which setting of it is the port, to choose another: ",
+  command: "svc app settings get",
+  takesApp: true,
+};
+
 /** @returns the end of the error's sentence; empty when nothing is known that it does not say already */
-function nextStep(error: SvcError, app = "ID"): string {
+function nextStep(error: SvcError, app: string | undefined): string {
   if (error instanceof AdvisedError) return "";
   if (error instanceof UnreachableError) return `; start a daemon: ${daemonCommand}`;
-  const { kind } = (error.payload ?? {}) as { kind?: string };
-  const next = advice[kind === undefined ? error.reason : `${error.reason} ${kind}`];
+  const next = adviceOn(error);
   if (next === undefined || error.message.includes(next.command)) return "";
-  return `${next.words}${next.command}${next.takesApp === true ? ` ${app}` : ""}`;
+  if (next.takesApp !== true) return `${next.words}${next.command}`;
+  return app === undefined ? "" : `${next.words}${next.command} ${app}`;
+}
+
+function adviceOn({ reason, message, payload }: SvcError): Advice | undefined {
+  if (reason === "start_failed" && /: port \d+ is taken by /.test(message)) return otherPort;
+  const { kind } = (payload ?? {}) as { kind?: string };
+  return advice[kind === undefined ? reason : `${reason} ${kind}`];
 }
 
 function lastLines(error: SvcError): readonly string[] {

@@ -5,7 +5,7 @@ import { basename, dirname, join, resolve } from "node:path";
 import type { Remark } from "../authoring/check.ts";
 import type { PlanOptions } from "../authoring/derive.ts";
 import type { PackageFiles } from "../authoring/package-files.ts";
-import { chooseNode } from "./nodes/choose-node.ts";
+import { readsFilesHere } from "./nodes/choose-node.ts";
 import { exists } from "./exists.ts";
 import type { CommandContext } from "./context.ts";
 import { exitCodes } from "./exit-codes.ts";
@@ -23,8 +23,7 @@ const manifestFile = "svc.yaml";
  */
 export async function packageAt(context: CommandContext, path: string): Promise<string> {
   // Of another machine's files nothing is known here.
-  const node = chooseNode(context.host, context.options);
-  if (node !== undefined && !node.address.startsWith("unix:")) return path;
+  if (!readsFilesHere(context.host, context.options)) return path;
   const info = statusOf(path);
   if (info === undefined) return path;
   const isFile = info.isFile();

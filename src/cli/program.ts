@@ -226,8 +226,11 @@ export function asksForJson(args: readonly string[]): boolean {
   return args.slice(0, end < 0 ? args.length : end).includes("--json");
 }
 
-/** `svc help nope` as `svc nope`, for Commander to say what is wrong: of the first it shows the help of all. */
-export function withoutHelpOfUnknown(program: Command, args: readonly string[]): readonly string[] {
+/**
+ * `svc help nope` as `svc nope`, for Commander to say what is wrong: of the first it shows the help of all. And `svc help app start`
+ * as `svc app help start`: it looks at one word only.
+ */
+export function withHelpAtItsPlace(program: Command, args: readonly string[]): readonly string[] {
   const find = (parent: Command, name: string) =>
     parent.commands.find((command) => [command.name(), ...command.aliases()].includes(name));
   let parent = program;
@@ -235,8 +238,15 @@ export function withoutHelpOfUnknown(program: Command, args: readonly string[]):
     if (word.startsWith("-")) continue;
     if (word === "help" && parent.commands.length > 0) {
       const topic = args.slice(index + 1).find((each) => !each.startsWith("-"));
-      const isKnown = topic === undefined || topic === "help" || find(parent, topic) !== undefined;
-      return isKnown ? args : args.toSpliced(index, 1);
+      if (topic === undefined || topic === "help") return args;
+      const about = find(parent, topic);
+      if (about === undefined) return args.toSpliced(index, 1);
+      const [next] = args.slice(args.indexOf(topic, index) + 1).filter((each) => !each.startsWith("-"));
+      if (next === undefined || about.commands.length === 0) return args;
+      return withHelpAtItsPlace(
+        program,
+        args.toSpliced(args.indexOf(topic, index) + 1, 0, "help").toSpliced(index, 1),
+      );
     }
     const child = find(parent, word);
     if (child === undefined) return args;

@@ -1,12 +1,18 @@
 import { readFile } from "node:fs/promises";
 import { ok, warning } from "./finding.ts";
-import type { Check } from "./finding.ts";
+import type { Check, Finding } from "./finding.ts";
+import { listenersAt } from "./listeners.ts";
 
 const needed = ["cpu", "memory", "pids"];
 
-/** Whether limits of apps can be enforced. That the daemon gets a subtree of its own is its unit's to say. */
-export const checkCgroups: Check = async () => {
-  const mounts = (await readFile("/proc/self/mountinfo", "utf8")).split("\n");
+/** Whether limits of apps can be enforced, and whether the daemon that runs has the subtree for it. */
+export const checkCgroups: Check = async ({ config, servedAt }) =>
+  // Of somebody else's daemon only they can see it.
+  cgroupFinding(servedAt === config.api.socket ? await listenersAt(servedAt) : []);
+
+/** @param daemonPids the daemon's, as far as they are known */
+export async function cgroupFinding(daemonPids: readonly number[], procDir = "/proc"): Promise<Finding> {
+  const mounts = (await readFile(`${procDir}/self/mountinfo`, "utf8")).split("\n");
   const root = mounts.find((mount) => mount.includes(" - cgroup2 "))?.split(" ")[4];
   if (root === undefined) {
     return warning(
@@ -15,9 +21,22 @@ export const checkCgroups: Check = async () => {
   }
   const controllers = (await readFile(`${root}/cgroup.controllers`, "utf8")).trim().split(" ");
   const missing = needed.filter((name) => !controllers.includes(name));
-  return missing.length === 0
-    ? ok(`version 2 at ${root}; limits hold where the daemon's unit has Delegate=yes`)
+  if (missing.length > 0) {
+    return warning(
+      `the controllers ${missing.join(", ")} are missing at ${root}, so those limits of apps do not hold: enable them ` +
+        "on the kernel's command line (cgroup_enable=memory), or in what runs this host, where that is a container",
+    );
+  }
+  if (daemonPids.length === 0)
+    return ok(`version 2 at ${root}; limits hold where the daemon's unit has Delegate=yes`);
+  const cgroups = await Promise.all(
+    daemonPids.map((pid) => readFile(`${procDir}/${pid}/cgroup`, "utf8").catch(() => "")),
+  );
+  // A daemon with a subtree has moved into a child of it, called so.
+  return cgroups.some((text) => /^0::.+\/daemon$/m.test(text))
+    ? ok(`version 2 at ${root}, with a subtree of the daemon's own`)
     : warning(
-        `the controllers ${missing.join(", ")} are missing at ${root}, so those limits of apps do not hold`,
+        "the daemon has no subtree of its own, so limits of apps do not hold: start it as a unit with Delegate=yes, " +
+          "which svc setup writes",
       );
-};
+}

@@ -7,7 +7,10 @@ import type { Check } from "./finding.ts";
 export const checkDaemon: Check = ({ config, servedAt }) =>
   servedAt !== undefined
     ? ok(`answers on ${servedAt}`)
-    : warning(`nobody answers on ${config.api.socket}: start it, with systemctl or svc daemon`);
+    : warning(
+        `nobody answers on ${config.api.socket}: start it, with systemctl${config.mode === "user" ? " --user" : ""} ` +
+          "enable --now svc where systemd runs, else with svc daemon",
+      );
 
 /** Whether the port is free for a daemon that does not run. */
 export const checkPort: Check = async ({ config, servedAt }) => {
@@ -19,6 +22,10 @@ export const checkPort: Check = async ({ config, servedAt }) => {
   if (code === undefined)
     return isServed ? warning(`the daemon does not listen on ${address}`) : ok(`${address} is free`);
   if (code === "EADDRINUSE" && isServed) return ok(`${address} is taken, as it is with a daemon`);
+  if (code === "EADDRINUSE" && servedAt !== undefined)
+    return ok(
+      `${address} is taken; you need none with the daemon on ${servedAt}, and another for one of your own`,
+    );
   return problem(`${address} cannot be listened on (${code}): stop what uses it, or set [api] listen`);
 };
 

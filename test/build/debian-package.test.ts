@@ -114,7 +114,18 @@ async function packNext(deb: string, tree: string): Promise<string> {
     await machine.systemctl("enable", "--now", "svc");
     t.is(await property("UnitFileState", "svc.socket"), "enabled");
     await eventually(() => machine.run("svc", "ls"), deadlineMs);
-    t.regex(await machine.run("svc", "doctor"), /^ok +daemon /m);
+    await machine.run("hostname", "unheard-of");
+    const doctor = await machine.run("svc", "doctor");
+    t.regex(doctor, /^ok +daemon /m);
+    t.regex(doctor, /^warning +dns +unheard-of, this host's own name, .*\/etc\/hosts$/m);
+    // Debian's own kill(1) is in a package that is not there.
+    await writeFile(machine.path("/etc/svc/svc.toml"), '[log]\nlevel = "debug"\n');
+    await machine.systemctl("reload", "svc");
+    await eventually(
+      async () =>
+        assert.match(await machine.run("journalctl", "--unit", "svc"), /"applied":\["log\.level"\]/),
+      deadlineMs,
+    );
     await machine.run("svc", "install", "/root/kept", "--start");
     const apps = machine.client(AppService);
     const before = await apps.getApp({ id: "kept" });

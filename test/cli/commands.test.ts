@@ -139,6 +139,13 @@ const cases: CommandCase[] = [
     stderr: /say which one: svc install main\/twice, svc install other\/twice/,
   },
   {
+    args: ["install", "examples"],
+    exitCode: 3,
+    stderr: /no package "examples"; what is here: svc install \.\/examples\n$/,
+  },
+  { args: ["install", "nowhere"], exitCode: 3, stderr: /no package "nowhere"\n$/ },
+  { args: ["install", "./nowhere"], exitCode: 2, stderr: /^svc: there is no \/[^\n]*\/nowhere\n$/m },
+  {
     args: ["install", "broken"],
     exitCode: 5,
     stderr: /\| cc: \\x1b\[31mno such file\nsvc: the build of broken failed/,
@@ -151,8 +158,18 @@ const cases: CommandCase[] = [
   {
     args: ["upgrade", "hello"],
     exitCode: 5,
-    stderr: /^svc: app "hello" is running; stop it before upgrading it: svc app stop hello\n$/,
+    stderr:
+      /^svc: app "hello" is running; stop it before upgrading it: svc app stop hello; or pass --restart\n$/,
   },
+  {
+    args: ["app", "start", "crowded"],
+    exitCode: 5,
+    stderr: /is taken by hello; see which setting of it is the port, .*: svc app settings get crowded\n$/,
+  },
+  { args: ["source", "show", "web"], stdout: /^Package: +main\/web\n/, stderr: /svc install main\/web/ },
+  { args: ["source", "show", "main/web"], stdout: /^Package: +main\/web\n/, stderr: /svc install main\/web/ },
+  { args: ["source", "show", "nope"], exitCode: 2, stderr: /no source "nope" is configured/ },
+  { args: ["source", "show", "twice"], exitCode: 2, stderr: /say which one: main\/twice, other\/twice\n$/ },
   {
     args: ["app", "stop", "busy"],
     exitCode: 5,
@@ -163,7 +180,7 @@ const cases: CommandCase[] = [
     args: ["upgrade", "--all"],
     stdout: /idle is up to date[^]*slow is up to date/,
     stderr:
-      /^Passed over hello, which is RUNNING; stop it first: svc app stop hello\nPassed over loop, which is STARTING: BACKOFF after 3 restarts: it exited with code 3; stop it/,
+      /^Passed over hello, which is RUNNING; stop it first: svc app stop hello, or pass --restart\nPassed over loop, which is STARTING: BACKOFF after 3 restarts: it exited with code 3; stop it/,
   },
   {
     args: ["upgrade", "hello", "--restart", "--version", "2.0"],
@@ -229,6 +246,9 @@ const cases: CommandCase[] = [
   { args: ["help", "info"], exitCode: 2, stderr: /unknown command 'info'[^]*It is: svc app info/ },
   { args: ["app", "help", "frobnicate"], exitCode: 2, stderr: /^svc: unknown command 'frobnicate'\n$/ },
   { args: ["help", "ls"], stdout: /^Usage: svc ls\|list / },
+  { args: ["help", "app", "start"], stdout: /^Usage: svc app start / },
+  { args: ["help", "backup", "storage", "add"], stdout: /^Usage: svc backup storage add / },
+  { args: ["help", "app", "frobnicate"], exitCode: 2, stderr: /^svc: unknown command 'frobnicate'\n$/ },
   { args: ["ls", "--nope"], exitCode: 2, stderr: /^svc: unknown option '--nope'/ },
   { args: ["ls", "--timeout", "0"], exitCode: 2, stderr: /more than 0 and at most 86400/ },
   { args: ["--version"], stdout: /^1\.2\.3\n$/ },

@@ -7,6 +7,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import test from "ava";
 import type { ExecutionContext } from "ava";
+import { cgroupFinding } from "../../src/doctor/cgroups.ts";
+import { listenersAt } from "../../src/doctor/listeners.ts";
 import { startDaemon } from "../support/daemon.ts";
 import { runSvc } from "./support/run-svc.ts";
 import type { SvcRun } from "./support/run-svc.ts";
@@ -111,6 +113,41 @@ test("an engine of another kind, and a store that is not there yet", async (t) =
   t.is(found.get("engine")?.state, "warning");
   t.regex(found.get("engine")?.text ?? "", /is it a container engine\?/);
   t.regex(found.get("store")?.text ?? "", /the first start makes it/);
+});
+
+test("a user whom the system's daemon serves needs no port", async (t) => {
+  await using daemon = await startDaemon();
+  const { port } = daemon;
+  const { file } = await place(t, `[api]\nlisten = "127.0.0.1:${port}"\nsocket = "svc.sock"\n`);
+  const sockets = { checkoutDir: undefined, system: daemon.socketPath, user: "/nonexistent" };
+  const { stdout } = await runSvc(["doctor", "--config", file], { host: { uid: 1000, sockets } });
+  t.regex(stdout, /^ok +port +.* is taken; you need none with the daemon on /m);
+});
+
+test("the daemon's subtree of cgroups is looked at", async (t) => {
+  const { directory } = await place(t, "");
+  const root = join(directory, "cgroup");
+  for (const name of ["self", "41", "42"]) await mkdir(join(directory, name));
+  await mkdir(root);
+  await writeFile(join(directory, "self/mountinfo"), `41 31 0:38 / ${root} rw - cgroup2 cgroup2 rw\n`);
+  await writeFile(join(root, "cgroup.controllers"), "cpuset cpu io pids\n");
+  await writeFile(join(directory, "41/cgroup"), "0::/system.slice/svc.service/daemon\n");
+  await writeFile(join(directory, "42/cgroup"), "0::/user.slice/session-1.scope\n");
+  const finding = async (...pids: number[]): Promise<string> => {
+    const { state, text } = await cgroupFinding(pids, directory);
+    return `${state}: ${text}`;
+  };
+  t.regex(await finding(41), /^warning: the controllers memory are missing .*: enable them/);
+  await writeFile(join(root, "cgroup.controllers"), "cpuset cpu io memory pids\n");
+  t.regex(await finding(41), /^ok: .* with a subtree of the daemon's own$/);
+  t.regex(await finding(42), /^warning: the daemon has no subtree of its own, .* Delegate=yes/);
+  t.regex(await finding(), /^ok: .* where the daemon's unit has Delegate=yes$/);
+});
+
+test("the daemon is found by its socket", async (t) => {
+  await using daemon = await startDaemon();
+  t.deepEqual(await listenersAt(daemon.socketPath), [daemon.pid]);
+  t.deepEqual(await listenersAt("/nonexistent"), []);
 });
 
 test("a configuration that cannot be used ends it", async (t) => {

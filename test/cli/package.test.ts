@@ -46,6 +46,15 @@ test("init begins a package, which check finds nothing in", async (t) => {
   t.regex(again.stderr, /is there already/);
 });
 
+test("check says who may install what asks for permissions", async (t) => {
+  const manifest = 'id: a\nname: A\nversion: "1"\ndocker: { image: "x/y:1" }\npermissions: [host_network]\n';
+  const dir = await directory(t, { "svc.yaml": manifest });
+  const said = async (who: number): Promise<string> =>
+    (await runSvc(["package", "check", dir], { host: { uid: who } })).stderr;
+  t.regex(await said(1000), /installed by root, who alone may give host_network: sudo svc install \//);
+  if (uid === 0) t.regex(await said(0), /can be installed: svc install \//);
+});
+
 test("check says file, line and what, and exits with 1", async (t) => {
   const dir = await directory(t, { "svc.yaml": 'id: a\nname: A\nversion: "1"\nports: []\n' });
   const { exitCode, stdout } = await svc("package", "check", dir);

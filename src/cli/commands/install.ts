@@ -2,6 +2,7 @@
 import type { Command } from "commander";
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import type { InstallAppRequestSchema } from "../../../gen/svc/v1/app_pb.ts";
+import { resolve } from "node:path";
 import { SvcError } from "../../errors.ts";
 import type { ReasonPayloads } from "../../errors.ts";
 import { absoluteIfPath } from "../absolute-path.ts";
@@ -9,7 +10,9 @@ import { acceptedBy, acceptingLicenses, type AcceptOptions } from "../accept-lic
 import { comeUp, noWaitOption, waitOption, type ComeUpOptions } from "../come-up.ts";
 import type { CommandContext } from "../context.ts";
 import { addPlacementOptions, placementFrom, type PlacementOptions } from "./app-place.ts";
-import { asSvcError, ReportedError } from "../failure.ts";
+import { AdvisedError, asSvcError, ReportedError } from "../failure.ts";
+import { exists } from "../exists.ts";
+import { readsFilesHere } from "../nodes/choose-node.ts";
 import { collect } from "../option-values.ts";
 import type { RunCommand } from "../run-command.ts";
 import { choose, isInteractive } from "../prompt.ts";
@@ -82,7 +85,11 @@ async function install(context: CommandContext, spec: string, options: InstallOp
   };
   let app = await installAsking(context, request).catch(async (error: unknown) => {
     const { cloneWithoutManifest } = await import("../clone-repository.ts");
-    const dir = await cloneWithoutManifest(context, request.branch || request.tag, error);
+    const dir = await cloneWithoutManifest(
+      context,
+      request.branch || request.tag,
+      byWhatIsHere(context, wanted, error),
+    );
     return installAsking(context, { ...request, spec: dir, source: "", branch: "", tag: "" });
   });
   if (options.start === true) {
@@ -96,6 +103,18 @@ async function install(context: CommandContext, spec: string, options: InstallOp
   const isChosen = app.ports.length > 0 && (options.portAuto === true || app.id !== app.package_id);
   const ports = isChosen ? ` on port ${portsText(app.ports)}` : "";
   return context.print(`${escapeControls(`${did} ${app.id} ${app.version}${ports}. ${next}`)}\n`);
+}
+
+/** A path that leads nowhere, and a directory that was taken for a package of a source, are said as such. @param spec a path is absolute */
+function byWhatIsHere({ host, options }: CommandContext, spec: string, error: unknown): unknown {
+  const known = asSvcError(error);
+  if (known === undefined || !readsFilesHere(host, options)) return error;
+  if (known.reason === "no_manifest" && spec.startsWith("/") && !exists(spec))
+    return new AdvisedError(known, `there is no ${spec}`);
+  const isName = known.reason === "not_found" && /^[\w.-]+$/.test(spec);
+  return isName && exists(resolve(spec))
+    ? new AdvisedError(known, `${known.message}; what is here: svc install ./${spec}`)
+    : error;
 }
 
 /** The command line names no id: what is to be done next goes by the one that the app was given. */

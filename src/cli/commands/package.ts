@@ -83,7 +83,12 @@ async function check(context: CommandContext, dir: string): Promise<void> {
   requireOwn(context, dir);
   const report = await checked(context, dir);
   const { manifest } = report;
-  const about = manifest && `${manifest.id} ${manifest.version} can be installed: svc install ${dir}`;
+  const permissions = manifest?.permissions ?? [];
+  const how =
+    permissions.length === 0 || context.host.uid === 0
+      ? `can be installed: svc install ${dir}`
+      : `can be installed by root, who alone may give ${permissions.join(" and ")}: sudo svc install ${dir}`;
+  const about = manifest && `${manifest.id} ${manifest.version} ${how}`;
   return reportRemarks(context, { ...report, ...(about !== undefined && { about }) });
 }
 

@@ -1,6 +1,7 @@
 /** `svc search` and `svc source show`: what can be installed. */
 import type { Command } from "commander";
 import { notFound } from "../../errors.ts";
+import { asSvcError, UsageError } from "../failure.ts";
 import type { CommandContext } from "../context.ts";
 import type { RunCommand } from "../run-command.ts";
 import { escapeControls } from "../render/escape.ts";
@@ -50,7 +51,13 @@ async function search(
 export async function showSource(context: CommandContext, spec: string): Promise<void> {
   const [source = "", ...rest] = spec.split("/");
   const id = rest.join("/");
-  const answer = await context.call(calls.searchPackages, { query: id, source, limit: mostShown });
+  const answer = await context
+    .call(calls.searchPackages, { query: id, source, limit: mostShown })
+    .catch(async (error: unknown) => {
+      if (id !== "" || asSvcError(error)?.reason !== "invalid_request") throw error;
+      return { spec: await onlyPackage(context, source, error) };
+    });
+  if ("spec" in answer) return showSource(context, answer.spec);
   const card = answer.packages.find((listed) => listed.id === id);
   if (id === "") {
     if (context.json) return context.printJson(answer);
@@ -76,6 +83,16 @@ export async function showSource(context: CommandContext, spec: string): Promise
     ),
   );
   context.note(escapeControls(`Install it: svc install ${card.spec}`));
+}
+
+/** What `svc install` would take. @throws the error where no source has a package of this id */
+async function onlyPackage(context: CommandContext, id: string, error: unknown): Promise<string> {
+  const { packages } = await context.call(calls.searchPackages, { query: id, source: "", limit: mostShown });
+  const [first, ...others] = packages.filter((listed) => listed.id === id).map(({ spec }) => spec);
+  if (first === undefined) throw error;
+  if (others.length > 0)
+    throw new UsageError(`${id} is in several sources; say which one: ${[first, ...others].join(", ")}`);
+  return first;
 }
 
 async function showPackages(context: CommandContext, answer: FoundPackages, none: string): Promise<void> {

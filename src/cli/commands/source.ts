@@ -19,7 +19,7 @@ export function addSourceCommand(parent: Command, run: RunCommand): void {
   source
     .command("show")
     .description("list the packages of a source, or tell more of one")
-    .argument("<name>", "the source; with /id the package")
+    .argument("<name>", "the source; or a package, by its id or source/id")
     .action(
       run(async (context, name: string) => {
         const { showSource } = await import("./search.ts");

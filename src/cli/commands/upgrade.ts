@@ -3,7 +3,7 @@ import type { Command } from "commander";
 import { acceptedBy, acceptingLicenses, type AcceptOptions } from "../accept-license.ts";
 import type { CommandContext } from "../context.ts";
 import { forEachName } from "../for-each.ts";
-import { UsageError } from "../failure.ts";
+import { AdvisedError, asSvcError, UsageError } from "../failure.ts";
 import { followProgress } from "../follow-progress.ts";
 import type { RunCommand } from "../run-command.ts";
 import { stateText } from "../render/app-table.ts";
@@ -54,6 +54,8 @@ async function upgrade(
         const request = { id, version, stopApp, ...accepted, ...(backup !== undefined && { backup }) };
         const events = context.invoke(AppService.method.upgradeAppStream, [request]);
         return followProgress(context, `upgrade ${id}`, events, "result");
+      }).catch((error: unknown) => {
+        throw withRestart(error, id);
       });
       return messageToRest(UpgradeAppResponseSchema, result);
     },
@@ -62,6 +64,13 @@ async function upgrade(
       return `Upgraded ${id} from ${from} to ${to}${restarted ? ", and started it again" : ""}`;
     },
   });
+}
+
+/** An app that runs can also be stopped by the upgrade itself, which starts it again. */
+function withRestart(error: unknown, id: string): unknown {
+  const known = asSvcError(error);
+  if (known?.reason !== "app_running") return error;
+  return new AdvisedError(known, `${known.message}: svc app stop ${id}; or pass --restart`);
 }
 
 /** In which nothing of an app runs or is going to by itself. */
@@ -78,7 +87,9 @@ async function upgradableApps(context: CommandContext, stopApp: boolean): Promis
     const reason = app.state_reason === "" ? "" : `: ${app.state_reason}`;
     const state = `${stateText(app, context.host.now())}${reason}`;
     context.note(
-      escapeControls(`Passed over ${app.id}, which is ${state}; stop it first: svc app stop ${app.id}`),
+      escapeControls(
+        `Passed over ${app.id}, which is ${state}; stop it first: svc app stop ${app.id}, or pass --restart`,
+      ),
     );
   }
   return apps.filter(fits).map((app) => app.id);

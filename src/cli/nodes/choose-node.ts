@@ -39,6 +39,12 @@ export function chooseNode(
   return findNode(host, current);
 }
 
+/** Whether the daemon has the files of this machine. */
+export function readsFilesHere(host: Pick<CliHost, "env" | "home" | "uid">, options: NodeOptions): boolean {
+  const node = chooseNode(host, options);
+  return node === undefined || node.address.startsWith("unix:");
+}
+
 /** @throws SvcError `not_found` */
 export function findNode(host: Pick<CliHost, "env" | "home" | "uid">, name: string): NamedNode | undefined {
   if (name === localNode) return undefined;

@@ -32,6 +32,8 @@ export function fakeApps(apps: readonly App[], onLeft: () => void): Partial<Serv
       if (id === "luckless") {
         throw new SvcError("start_failed", 'app "luckless" did not start: it exited with code 1');
       }
+      if (id === "crowded")
+        throw new SvcError("start_failed", 'app "crowded" did not start: port 8080 is taken by hello');
       return appOf({ ...find(id), state: "RUNNING" });
     },
     stopApp: ({ id }) => {
@@ -76,6 +78,12 @@ export function fakeApps(apps: readonly App[], onLeft: () => void): Partial<Serv
               { spec: "other/twice", source: "other", id: "twice", name: "Other" },
             ],
           },
+        });
+      }
+      if (["examples", "nowhere"].includes(spec)) throw notFound("package", spec);
+      if (spec.endsWith("/nowhere")) {
+        throw new SvcError("no_manifest", `there is no svc.yaml in ${spec}: it is not a package`, {
+          payload: { url: spec, directory: "" },
         });
       }
       if (spec === "broken") {

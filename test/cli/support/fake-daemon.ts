@@ -18,6 +18,7 @@ import { DockerService } from "../../../gen/svc/v1/docker_pb.ts";
 import { ScheduleService } from "../../../gen/svc/v1/schedule_pb.ts";
 import { SourceService } from "../../../gen/svc/v1/source_pb.ts";
 import { routes } from "../../../gen/svc/v1/routes.ts";
+import { invalidField } from "../../../src/errors.ts";
 import { implement } from "../../../src/rpc/bound-service.ts";
 import type { BoundService } from "../../../src/rpc/bound-service.ts";
 import { createPipeline } from "../../../src/rpc/pipeline.ts";
@@ -72,7 +73,15 @@ export function createFakePipeline(
     withOthers(BackupService, {
       listBackupStorages: () => ({ storages: [{ name: "local" }, { name: "nas" }] }),
     }),
-    withOthers(SourceService, { listSources: () => ({ sources: [{ name: "main", url: "/srv/packages" }] }) }),
+    withOthers(SourceService, {
+      listSources: () => ({ sources: [{ name: "main", url: "/srv/packages" }] }),
+      searchPackages: ({ source, query }) => {
+        if (!["", "main"].includes(source))
+          throw invalidField("source", `no source "${source}" is configured`);
+        const specs = ["main/web", "main/twice", "other/twice"].filter((spec) => spec.includes(query));
+        return { packages: specs.map((spec) => ({ spec, id: spec.split("/").at(-1) ?? "" })) };
+      },
+    }),
     withOthers(DaemonService, {
       getStatus: () => ({
         version: "1.2.3",
