@@ -75,7 +75,10 @@ const cases: CommandCase[] = [
   { args: ["source", "list", "-q"], stdout: /^([a-z0-9-]+\n)*$/ },
   { args: ["app", "logs", "hello", "-n", "7"], stdout: /^one of 7 \x1b\]0;title\x07\ntwo of hello\n$/ },
   { args: ["app", "logs", "hello", "-n", "x"], exitCode: 2, stderr: /must be 0 to 100000/ },
-  { args: ["app", "settings", "hello"], stdout: /port +8080 +8080 +Where it listens\ngreeting +hi +hello/ },
+  {
+    args: ["app", "settings", "hello"],
+    stdout: /port +8080 +8080 +Where it listens\ngreeting +hi +hello[^]*\npassword +\(not set\)/,
+  },
   { args: ["app", "settings", "hello", "greeting"], stdout: /^hi\n$/ },
   {
     args: ["app", "settings", "hello", "nope"],

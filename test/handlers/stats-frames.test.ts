@@ -1,6 +1,11 @@
 import { setTimeout as wait } from "node:timers/promises";
+import { create } from "@bufbuild/protobuf";
+import { createContextValues, type HandlerContext } from "@connectrpc/connect";
 import test from "ava";
+import { StreamAppStatsRequestSchema } from "../../gen/svc/v1/app_pb.ts";
+import { createAppService } from "../../src/handlers/app-service.ts";
 import { statsFrames } from "../../src/handlers/stats-frames.ts";
+import { anonymous, userContextKey } from "../../src/rpc/user-context.ts";
 
 test("frames keep their distance when a sample is quicker than the one before", async (t) => {
   const samplesMs = [300, 0, 0, 300, 0];
@@ -21,5 +26,23 @@ test("frames keep their distance when a sample is quicker than the one before", 
     if (beforeMs !== undefined) t.true(nowMs - beforeMs > 395, `${nowMs - beforeMs} ms`);
     beforeMs = nowMs;
   }
+  end.abort();
+});
+
+test("whoever asks for frames all the time gets one a second", async (t) => {
+  const apps = { stats: () => Promise.resolve([]) };
+  const others = [{}, {}, {}, {}, {}];
+  const { streamAppStats } = createAppService(
+    ...([apps, ...others] as unknown as Parameters<typeof createAppService>),
+  );
+  const end = new AbortController();
+  const values = createContextValues().set(userContextKey, anonymous);
+  const context = { values, signal: end.signal } as unknown as HandlerContext;
+  const request = create(StreamAppStatsRequestSchema, { minIntervalSecs: 0 });
+  const frames = streamAppStats(request, context)[Symbol.asyncIterator]();
+  const beganMs = performance.now();
+  for (let frame = 0; frame < 2; frame++) await frames.next();
+  // Timers may be a millisecond early.
+  t.true(performance.now() - beganMs > 995, "a second between two");
   end.abort();
 });
