@@ -12,7 +12,7 @@ import { runsAsStarted } from "./settings-digest.ts";
 import { StartingContainers } from "./starting-containers.ts";
 import { ToldStatus } from "./told-status.ts";
 import { StrayContainers } from "./stray-containers.ts";
-import { releaseOf } from "./stuck-containers.ts";
+import { releaseOf, stuckContainer } from "./stuck-containers.ts";
 
 export interface ContainerAppOptions
   extends AppContainersOptions, Omit<SeenContainersOptions, "containers">, PublishOptions {
@@ -22,6 +22,8 @@ export interface ContainerAppOptions
   hasParts: boolean;
   /** Finds out whether a container of the app may start again. @throws SvcError `denied` */
   checkAgain: (app: RunnableApp) => Promise<void>;
+  /** Has another container run in the place of one that the engine cannot start any more. */
+  replace: (app: RunnableApp, container: ContainerRecord) => Promise<void>;
   /** Called when the status is another one. */
   onChange: () => void;
 }
@@ -262,10 +264,17 @@ export class ContainerApp {
     return this.#underway === undefined && this.#engineError === undefined && !this.#isFrozen;
   }
 
-  async #restart({ id }: ContainerRecord): Promise<void> {
+  async #restart(container: ContainerRecord): Promise<void> {
+    const { id } = container;
     if (this.#app === undefined || !this.#mayRestart()) return;
     await this.#options.checkAgain(this.#app);
-    if (this.#mayRestart()) await this.containers.start(id);
+    if (!this.#mayRestart()) return;
+    try {
+      await this.containers.start(id);
+    } catch (error) {
+      if (stuckContainer(error) !== id) throw error;
+      await this.#options.replace(this.#app, container);
+    }
   }
 
   #watchPort(): void {

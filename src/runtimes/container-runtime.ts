@@ -31,7 +31,7 @@ import type { TerminalRequest } from "./terminal-request.ts";
 
 export interface ContainerRuntimeOptions extends Omit<
   ContainerAppOptions,
-  "lastLines" | "checkAgain" | "onChange" | "hasParts"
+  "lastLines" | "checkAgain" | "replace" | "onChange" | "hasParts"
 > {
   events: EngineEvents;
   networks: AppNetworks;
@@ -94,6 +94,8 @@ export abstract class ContainerRuntime extends FollowingRuntime<ContainerApp> im
   /** As {@link check}, of what was started last: quickly, as it goes before each restart. */
   protected abstract checkAgain(app: RunnableApp): Promise<void>;
   protected abstract launch(app: RunnableApp): Promise<void>;
+  /** Has another container run, of what was started last, in the place of one that the engine cannot start any more. */
+  protected abstract replace(app: RunnableApp, container: ContainerRecord): Promise<void>;
   /** What the next start publishes. */
   protected abstract toPublish(app: RunnableApp): Promise<PublishedAddresses>;
   abstract stop(app: RunnableApp): Promise<void>;
@@ -211,6 +213,7 @@ export abstract class ContainerRuntime extends FollowingRuntime<ContainerApp> im
       hasParts: this.hasParts,
       lastLines: (container) => this.#lastLines(container),
       checkAgain: (app) => this.checkAgain(app),
+      replace: (app, container) => this.replace(app, container),
       onChange: () => this.announce(id),
     });
     this.follow(id, app);

@@ -11,10 +11,13 @@ import type { AppRuntime, RunnableApp } from "../../src/runtimes/runtime.ts";
 import { releaseOf, stuckContainer } from "../../src/runtimes/stuck-containers.ts";
 import { dockerTest, needsDocker } from "../support/docker-test.ts";
 import type { TestEngine } from "../support/docker.ts";
+import { eventually } from "../support/eventually.ts";
 import { composeTest, needsCompose } from "./support/compose-test.ts";
 import { forever, sharedFixture, startApp } from "./support/container-tests.ts";
 
 const fixtureNow = sharedFixture();
+/** Compose takes its time on a machine that does much else. */
+const deadlineMs = 60_000;
 
 interface Listed {
   Id: string;
@@ -27,6 +30,10 @@ async function containersOf(engine: TestEngine, app: string): Promise<Listed[]> 
   const filters = encodeURIComponent(JSON.stringify({ label: [`svc.app=${app}`] }));
   const answer = await engine.request("GET", `/containers/json?all=1&filters=${filters}`);
   return (answer.expect(200) as Listed[]).toSorted((a, b) => (a.Names[0]! < b.Names[0]! ? -1 : 1));
+}
+
+interface Inspected {
+  State: { Status: string; Pid: number };
 }
 
 /** As a start leaves it that was cut short. */
@@ -112,6 +119,65 @@ composeTest(
     await compose.remove(app);
   },
 );
+
+/** Long enough for the engine to be cut short in the restart before. */
+const restart = "restart: { policy: always, delay: 5s }";
+
+/** Its process ends by itself, and the engine cannot start it again. */
+async function endStuck(engine: TestEngine, id: string): Promise<void> {
+  const stateOf = async () =>
+    ((await engine.request("GET", `/containers/${id}/json`)).expect(200) as Inspected).State;
+  process.kill((await stateOf()).Pid, "SIGKILL");
+  await eventually(async () => assert.equal((await stateOf()).Status, "exited"), deadlineMs);
+  await leaveTask(engine, id);
+}
+
+dockerTest(`svc's own restart replaces such a container, too${needsDocker}`, async (t) => {
+  const { engine, runtime, app: make } = withApps();
+  const command = `entrypoint: [/bin/sh, -c], command: [${JSON.stringify(forever)}]`;
+  const app = await startApp(
+    runtime,
+    await make("own", `docker: { image: "svc/shell:1", ${command} }\n${restart}`),
+  );
+  const [before] = await containersOf(engine, "own");
+  await endStuck(engine, before!.Id);
+  await eventually(async () => {
+    const [now, ...others] = await containersOf(engine, "own");
+    assert.deepEqual([now?.State, others], ["running", []]);
+    assert.notEqual(now?.Id, before!.Id);
+    assert.partialDeepStrictEqual(runtime.status("own"), { state: "RUNNING", restarts: 1 });
+  }, deadlineMs);
+  // It is what an earlier start has made: a stop and a start take it up.
+  const [now] = await containersOf(engine, "own");
+  await runtime.stop(app);
+  await runtime.start(app);
+  t.is((await containersOf(engine, "own"))[0]!.Id, now!.Id);
+  await runtime.remove(app);
+});
+
+composeTest(`and that of a service, while the others run on${needsCompose}`, async (t) => {
+  const { engine, compose, app: make } = withApps();
+  const service = `image: "svc/shell:1", user: "0", volumes: [/kept], entrypoint: [/bin/sh, -c], command: [${JSON.stringify(forever)}]`;
+  const files = { "compose.yaml": `services:\n  a: { ${service} }\n  b: { ${service}, depends_on: [a] }\n` };
+  const app = await startApp(
+    compose,
+    await make("own-two", `compose: { file: compose.yaml }\n${restart}`, { uid: 0, files }),
+  );
+  const [a, b] = await containersOf(engine, "own-two");
+  await inside(engine, a!.Id, "touch", "/kept/file");
+  await endStuck(engine, a!.Id);
+  await eventually(async () => {
+    const [other, same, ...others] = await containersOf(engine, "own-two");
+    assert.deepEqual([other?.State, same?.State, others], ["running", "running", []]);
+    assert.notEqual(other?.Id, a!.Id);
+    assert.equal(same?.Id, b!.Id);
+    assert.partialDeepStrictEqual(compose.status("own-two"), { state: "RUNNING", reason: "" });
+  }, deadlineMs);
+  const [other] = await containersOf(engine, "own-two");
+  await inside(engine, other!.Id, "test", "-e", "/kept/file");
+  t.pass();
+  await compose.remove(app);
+});
 
 function withApps() {
   const fixture = fixtureNow();

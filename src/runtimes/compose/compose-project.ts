@@ -258,19 +258,22 @@ export class ComposeProjects {
   /**
    * Has compose make and start the project's containers.
    * @param how `--no-start` for making them alone
-   * @param anew the service whose container alone is made, in the place of the one that it has
    * @throws SvcError `start_failed` with what compose printed last
    */
-  async up(
-    app: RunnableApp,
-    { document }: RunnableProject,
-    how: "--detach" | "--no-start",
-    anew?: string,
-  ): Promise<void> {
+  async up(app: RunnableApp, { document }: RunnableProject, how: "--detach" | "--no-start"): Promise<void> {
+    await this.write(app, document);
+    await this.#up(app, [how, "--remove-orphans"]);
+  }
+
+  /** As {@link up}, of what was kept last: one service alone, with another container in the place of the one that it has. */
+  async makeAnew(app: RunnableApp, service: string, how: "--detach" | "--no-start"): Promise<void> {
+    await this.#up(app, [how, "--force-recreate", "--no-deps", service]);
+  }
+
+  async #up(app: RunnableApp, options: readonly string[]): Promise<void> {
     const { identities, command, engine } = this.#options;
-    const file = await this.write(app, document);
-    const chosen = anew === undefined ? ["--remove-orphans"] : ["--force-recreate", "--no-deps", anew];
-    const args = ["up", how, "--no-build", ...chosen];
+    const file = this.#path(app.id);
+    const args = ["up", "--no-build", ...options];
     const self = await identities.as(identities.selfUid);
     // Compose itself would wait for an engine that hangs.
     const { exitCode, stderr } = await engine.operate(

@@ -8,6 +8,7 @@ import {
   madeForFilter,
   type Labels,
 } from "../../docker/attribution.ts";
+import type { ContainerRecord } from "../../docker/container-record.ts";
 import type { DiskMeter } from "../../docker/disk-usage.ts";
 import { SvcError } from "../../errors.ts";
 import type { Identities } from "../../identity/identities.ts";
@@ -190,9 +191,13 @@ export class ComposeRuntime extends ContainerRuntime {
         const service = id && (await this.#options.state.refreshContainer(id))?.composeService;
         if (service === undefined || replaced.has(service)) throw error;
         replaced.add(service);
-        await this.#projects.up(app, project, "--no-start", service);
+        await this.#projects.makeAnew(app, service, "--no-start");
       }
     }
+  }
+
+  protected async replace(app: RunnableApp, { composeService }: ContainerRecord): Promise<void> {
+    if (composeService !== undefined) await this.#projects.makeAnew(app, composeService, "--detach");
   }
 
   /** As the engine has them now: those that compose has just made, before their events have come. */

@@ -1,5 +1,6 @@
 /** Apps that are one container each, on the host's engine. */
 import { followContainerLog, readContainerLog } from "../../docker/container-logs.ts";
+import type { ContainerRecord } from "../../docker/container-record.ts";
 import { SvcError } from "../../errors.ts";
 import type { Identities } from "../../identity/identities.ts";
 import { ContainerRuntime, type ContainerRuntimeOptions } from "../container-runtime.ts";
@@ -83,13 +84,24 @@ export class DockerRuntime extends ContainerRuntime {
 
   /** Resolves with the id of the container that runs. */
   async #startOrReplace(app: RunnableApp, config: ContainerConfig, id: string): Promise<string> {
-    const { containers } = this.appOf(app.id);
     try {
-      await containers.start(id);
+      await this.appOf(app.id).containers.start(id);
       return id;
     } catch (error) {
       if (stuckContainer(error) !== id) throw error;
     }
+    return this.#replace(app, config, id);
+  }
+
+  protected async replace(app: RunnableApp, { id, imageId }: ContainerRecord): Promise<void> {
+    const asStarted = { ...app, settings: app.startedSettings ?? app.settings };
+    await this.#replace(app, await this.#configs.of(asStarted, imageId), id);
+    await this.appOf(app.id).containers.removeSetAside();
+  }
+
+  /** Resolves with the id of the container that runs instead. */
+  async #replace(app: RunnableApp, config: ContainerConfig, id: string): Promise<string> {
+    const { containers } = this.appOf(app.id);
     await containers.setAside({ id, name: config.name });
     const { options } = config;
     const HostConfig = { ...options.HostConfig, VolumesFrom: [id] };
