@@ -3,31 +3,27 @@
  * follows what the runtime sees.
  */
 import { setTimeout as wait } from "node:timers/promises";
-import type { AppOperationKind } from "../../gen/svc/v1/words.ts";
 import { mapBounded } from "../lib/map-bounded.ts";
 import type { RuntimeStatus } from "../runtimes/runtime.ts";
 import { patchApp, type AppPatch, type AppRecord } from "./app-record.ts";
 import type { AppsContext } from "./apps-context.ts";
+import type { Recovery } from "./recovery.ts";
 
 const adoptedAtOnce = 32;
-/** Phases of operations that stop or start an app, and of which none stops it first when it is brought to rest. */
-const cutPhases: Readonly<Partial<Record<AppOperationKind, readonly string[]>>> = {
-  start: ["start"],
-  restart: ["start"],
-  repull: ["start"],
-  backup: ["away"],
-  restore: ["swap", "done"],
-};
 /** How long a listing waits for adoption before it shows what was last known. */
 const listingGraceMs = 2_000;
 
+export interface AdoptionOptions extends AppsContext {
+  recovery: Pick<Recovery, "leftHalf">;
+}
+
 export class Adoption implements Disposable {
-  readonly #options: AppsContext;
+  readonly #options: AdoptionOptions;
   readonly #subscriptions: Disposable[] = [];
   readonly #pending = new Map<string, Promise<unknown>>();
   #all: Promise<unknown> = Promise.resolve();
 
-  constructor(options: AppsContext) {
+  constructor(options: AdoptionOptions) {
     this.#options = options;
   }
 
@@ -63,8 +59,9 @@ export class Adoption implements Disposable {
 
   /** Whether it runs. */
   async #adopt(app: AppRecord): Promise<boolean> {
-    const { runtimeOf, runnable, log } = this.#options;
-    const adopted = this.#wasCut(app.id)
+    const { runtimeOf, runnable, recovery, log } = this.#options;
+    const adopted = recovery
+      .leftHalf(app.id)
       .then((wasCut) => runtimeOf(app).adopt(runnable(app), wasCut))
       .then(
         (found) => {
@@ -80,15 +77,6 @@ export class Adoption implements Disposable {
     const runs = await adopted;
     this.#pending.delete(app.id);
     return runs;
-  }
-
-  /** Whether a process has ended while it stopped or started the app. */
-  async #wasCut(id: string): Promise<boolean> {
-    const { registry, operations } = this.#options;
-    const operation = registry.operationOf(id);
-    if (operation === undefined || cutPhases[operation.kind]?.includes(operation.phase) !== true)
-      return false;
-    return !(await operations.isLive(operation));
   }
 
   /** Writes down what the runtime says, so that the next daemon and the other commands know it. */

@@ -196,7 +196,7 @@ export class Apps implements AsyncDisposable {
       backupHold: this.#backupHold,
       restorer: this.restorer,
     });
-    this.#adoption = new Adoption(shared);
+    this.#adoption = new Adoption({ ...shared, recovery: this.#recovery });
     this.#wanted = new WantedState({ ...shared, lifecycle, clock: systemClock(now) });
     this.#reports = new AppReports(shared);
     this.#disks = new DiskReports(shared);

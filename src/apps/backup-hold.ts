@@ -30,7 +30,7 @@ export interface BackupHoldOptions extends AppsContext {
 }
 
 /** From `away` or `frozen` on the app has to be brought back to what it did before. */
-type HoldPhase = "read" | "away" | "frozen";
+export type HoldPhase = "read" | "away" | "frozen";
 
 export class BackupHold {
   readonly #options: BackupHoldOptions;

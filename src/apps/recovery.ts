@@ -3,9 +3,9 @@ import type { Installer } from "./install.ts";
 import type { Lifecycle } from "./lifecycle.ts";
 import type { AppOperationKind } from "../../gen/svc/v1/words.ts";
 import type { Operation } from "./operations.ts";
-import type { BackupHold } from "./backup-hold.ts";
+import type { BackupHold, HoldPhase } from "./backup-hold.ts";
 import type { Remover } from "./removal.ts";
-import type { Restorer } from "./restore.ts";
+import type { Restorer, RestorePhase } from "./restore.ts";
 import type { Upgrader } from "./upgrade.ts";
 import type { AppsContext } from "./apps-context.ts";
 import { SvcError } from "../errors.ts";
@@ -21,7 +21,10 @@ export interface RecoveryOptions extends AppsContext {
 
 /** How what was left behind is brought to rest: what was promised goes on, all else is undone. */
 type Way = Readonly<Record<"resume" | "undo", (operation: Operation) => Promise<unknown>>>;
-type OneWay = Pick<Way, "resume"> | Pick<Way, "undo">;
+type OneWay = (Pick<Way, "resume"> | Pick<Way, "undo">) & {
+  /** The phases that leave the app half started or half stopped, and in which it is not stopped first. */
+  readonly leavesHalf?: readonly string[];
+};
 
 function waysOf(options: RecoveryOptions): Readonly<Record<AppOperationKind, OneWay>> {
   const { operations, registry, installer, upgrader, remover, lifecycle, backupHold, restorer } = options;
@@ -39,11 +42,23 @@ function waysOf(options: RecoveryOptions): Readonly<Record<AppOperationKind, One
     upgrade: { undo: (operation) => upgrader.restore(operation) },
     remove: { resume: (operation) => remover.finish(operation) },
     stop: { resume: ifThere((operation) => lifecycle.finishStop(operation)) },
-    start: { resume: ifThere((operation) => lifecycle.finishStart(operation)) },
-    restart: { resume: restart },
-    repull: { resume: (operation) => (operation.phase === "pull" ? end(operation) : restart(operation)) },
-    backup: { undo: (operation) => backupHold.release(operation) },
-    restore: { undo: (operation) => restorer.settle(operation) },
+    start: {
+      resume: ifThere((operation) => lifecycle.finishStart(operation)),
+      leavesHalf: ["start"],
+    },
+    restart: { resume: restart, leavesHalf: ["start"] },
+    repull: {
+      resume: (operation) => (operation.phase === "pull" ? end(operation) : restart(operation)),
+      leavesHalf: ["start"],
+    },
+    backup: {
+      undo: (operation) => backupHold.release(operation),
+      leavesHalf: ["away"] satisfies HoldPhase[],
+    },
+    restore: {
+      undo: (operation) => restorer.settle(operation),
+      leavesHalf: ["swap", "done"] satisfies RestorePhase[],
+    },
     settings: { undo: end },
   };
 }
@@ -55,6 +70,15 @@ export class Recovery {
   constructor(options: RecoveryOptions) {
     this.#options = options;
     this.#ways = waysOf(options);
+  }
+
+  /** Whether an app may be half of itself: a process has ended while it stopped or started it. */
+  async leftHalf(appId: string): Promise<boolean> {
+    const { registry, operations } = this.#options;
+    const operation = registry.operationOf(appId);
+    if (operation === undefined) return false;
+    const { leavesHalf = [] } = this.#ways[operation.kind];
+    return leavesHalf.includes(operation.phase) && !(await operations.isLive(operation));
   }
 
   /** Brings every app to rest whose operation nobody executes any more. */

@@ -75,7 +75,7 @@ export interface NewAppOptions {
 }
 
 /** How far a restore is. Before `swap` nothing has changed; from `done` on what was restored is the app's. */
-type RestorePhase = "stage" | "swap" | "done";
+export type RestorePhase = "stage" | "swap" | "done";
 
 const staged = (tree: string): string => `${tree}.restored`;
 const setAside = (tree: string): string => `${tree}.replaced`;
