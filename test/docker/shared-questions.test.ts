@@ -106,6 +106,23 @@ test("a list that changes all the time is one question at a time for all who rea
   t.deepEqual((await list.read()).items, [before + 1], "what happened before it is in it");
 });
 
+test("what happens to a list while it is asked for is in the next answer", async (t) => {
+  let happened = 0;
+  const list: CachedInventory<number> = new CachedInventory({
+    load: async () => {
+      const seen = happened;
+      happened = 1;
+      if (seen === 0) list.invalidate();
+      await turn();
+      return [seen];
+    },
+    nextRevision: () => happened,
+    maxAgeMs: 60_000,
+  });
+  await list.read();
+  t.deepEqual((await list.read()).items, [1]);
+});
+
 test("twenty who ask for the use of containers share one window", async (t) => {
   let asked = 0;
   const engine = engineOf(async () => {
