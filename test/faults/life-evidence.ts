@@ -19,7 +19,7 @@ export async function evidenceOf(
   daemon: TestDaemon,
   engine: TestEngine | undefined,
 ): Promise<string> {
-  const said: Record<string, () => Promise<unknown>> = {
+  const said: Said = {
     "svc's view of the app": () => app.client.getApp({ id: app.id }),
     "a request to its port": async () => {
       const answer = await fetch(`http://127.0.0.1:${app.port}`, { signal: AbortSignal.timeout(5_000) });
@@ -44,11 +44,30 @@ export async function evidenceOf(
       },
       "its networks": () => ask(engine, "/networks", app.id),
       "proxies of engines": () => commandsWith("docker-proxy"),
-      "the engine's last words": () => Promise.resolve(lastOf(engine.log(), () => true)),
     }),
     "svc's last words of it": () => Promise.resolve(lastOf(daemon.log(), (line) => line.includes(app.id))),
+    ...lastWordsOf(daemon, engine),
+  };
+  return tell(said);
+}
+
+/** The same where it is no app that something is wrong with. */
+export function lastWords(daemon: TestDaemon, engine: TestEngine | undefined): Promise<string> {
+  return tell(lastWordsOf(daemon, engine));
+}
+
+type Said = Readonly<Record<string, () => Promise<unknown>>>;
+
+function lastWordsOf(daemon: TestDaemon, engine: TestEngine | undefined): Said {
+  return {
+    ...(engine && {
+      "the engine's last words": () => Promise.resolve(lastOf(engine.log(), () => true)),
+    }),
     "svc's last words": () => Promise.resolve(lastOf(daemon.log(), () => true)),
   };
+}
+
+async function tell(said: Said): Promise<string> {
   const told = await Promise.all(
     Object.entries(said).map(async ([what, find]) => {
       const found = await find().catch((error: unknown) => `not to be told: ${String(error)}`);

@@ -25,7 +25,7 @@ import {
   installContainers,
   type ContainerKind,
 } from "./life-containers.ts";
-import { evidenceOf } from "./life-evidence.ts";
+import { evidenceOf, lastWords } from "./life-evidence.ts";
 
 export interface LifeOptions {
   readonly seed: number;
@@ -192,7 +192,9 @@ export async function live(options: LifeOptions): Promise<string> {
     log(name);
     const act = acts[name];
     if (act === undefined) throw new Error(`nothing is called "${name}": ${Object.keys(acts).join(", ")}`);
-    await act();
+    await act().catch(async (error: unknown) => {
+      throw new Error(`${name}: ${String(error)}\n${await lastWords(daemon, engine)}`, { cause: error });
+    });
   }
   await settle(apps, (app) => evidenceOf(app, daemon, engine));
   if (engine !== undefined) await eventually(() => expectContainers(engine, apps), settleMs);

@@ -61,7 +61,10 @@ export interface TestEngine extends AsyncDisposable {
   resume(): void;
 }
 
-/** Starts an engine. @throws Error with its log when it does not come up within 30 s. */
+/** An engine that was killed beside many containers takes half a minute on a machine that does much else. */
+const startMs = 120_000;
+
+/** Starts an engine. @throws Error with its log when it does not come up within {@link startMs}. */
 export async function startEngine(options: EngineOptions = {}): Promise<TestEngine> {
   const dir = await mkdtemp(join(tmpdir(), "svc-engine-"));
   const bridge = await reserveBridge();
@@ -170,7 +173,7 @@ class PrivateEngine implements TestEngine {
     );
     this.#child = child;
     child.stderr.setEncoding("utf8").on("data", (text: string) => (this.#log += text));
-    const ready = eventually(async () => (await this.request("GET", "/_ping")).expect(200), 30_000);
+    const ready = eventually(async () => (await this.request("GET", "/_ping")).expect(200), startMs);
     const ended = once(child, "exit").then(() =>
       Promise.reject(new Error(`it ended:\n${this.#log.slice(-3_000)}`)),
     );
