@@ -9,6 +9,7 @@ import type { Restorer, RestorePhase } from "./restore.ts";
 import type { Upgrader } from "./upgrade.ts";
 import type { AppsContext } from "./apps-context.ts";
 import { SvcError } from "../errors.ts";
+import { mapBounded } from "../lib/map-bounded.ts";
 
 export interface RecoveryOptions extends AppsContext {
   installer: Installer;
@@ -63,6 +64,9 @@ function waysOf(options: RecoveryOptions): Readonly<Record<AppOperationKind, One
   };
 }
 
+/** Starts and stops of containers take seconds, and an engine that hangs takes its time: no app waits for the one before. */
+const recoveredAtOnce = 8;
+
 export class Recovery {
   readonly #options: RecoveryOptions;
   readonly #ways: Readonly<Record<AppOperationKind, OneWay>>;
@@ -84,10 +88,9 @@ export class Recovery {
   /** Brings every app to rest whose operation nobody executes any more. */
   async sweep(): Promise<void> {
     const { operations } = this.#options;
-    for (const operation of operations.all()) {
-      if (await operations.isLive(operation)) continue;
-      await this.recover(operation);
-    }
+    await mapBounded(operations.all(), recoveredAtOnce, async (operation) => {
+      if (!(await operations.isLive(operation))) await this.recover(operation);
+    });
   }
 
   /** Undoes what was not acknowledged, and finishes what was promised to go on. A failure is logged; the next sweep tries again. */
