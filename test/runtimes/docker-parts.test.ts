@@ -2,6 +2,7 @@
 import test from "ava";
 import fc from "fast-check";
 import { appLabels } from "../../src/docker/attribution.ts";
+import type { ContainerRecord } from "../../src/docker/container-record.ts";
 import { readIgnorePatterns, type PatternMatches } from "../../src/runtimes/docker/ignore-patterns.ts";
 import { pinnedBy } from "../../src/runtimes/docker/image-freshness.ts";
 import { withTag } from "../../src/runtimes/docker/app-images.ts";
@@ -9,7 +10,9 @@ import { statusOf } from "../../src/runtimes/container-status.ts";
 import { isUpNow, type RunnableApp } from "../../src/runtimes/runtime.ts";
 import { ComposeImages, type ComposeImagesOptions } from "../../src/runtimes/compose/compose-images.ts";
 import { reasonOf } from "../../src/runtimes/compose/compose-project.ts";
+import type { AppContainers } from "../../src/runtimes/app-containers.ts";
 import { portHealth } from "../../src/runtimes/port-health.ts";
+import { SeenContainers } from "../../src/runtimes/seen-containers.ts";
 import { policyDirectory } from "./support/policy-app.ts";
 
 /** Whether a file is left out, asked as a build asks: directory by directory. */
@@ -125,6 +128,23 @@ test("a project is up while something of it runs; what does not work shows in it
   }
   t.deepEqual(statusOf([], context).state, "CRASHED");
   t.deepEqual(statusOf([], { ...context, isWanted: false }).state, "STOPPED");
+});
+
+test("a start has failed as long as one of the containers was never started, or has failed", (t) => {
+  const seen = new SeenContainers({
+    containers: {} as AppContainers,
+    lastLines: () => Promise.resolve([]),
+  });
+  const container = (id: string, state: string, more: object = {}) =>
+    ({ id, state, exitCode: 0, error: "", ...more }) as unknown as ContainerRecord;
+  const failed = (...more: ContainerRecord[]): string | undefined =>
+    seen.failedOf([container("a", "running"), ...more])?.id;
+  t.is(failed(container("b", "running")), undefined);
+  t.is(failed(container("b", "exited")), undefined, "it has done its work");
+  t.is(failed(container("b", "created")), "b");
+  t.is(failed(container("b", "exited", { exitCode: 3 })), "b");
+  t.is(failed(container("b", "exited", { error: "no such file" })), "b");
+  t.is(seen.failedOf([container("b", "exited")])?.id, "b", "nothing of it runs");
 });
 
 test("a health check by http asks the app's own port and path, whatever runs it", async (t) => {
