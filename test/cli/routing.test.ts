@@ -3,6 +3,7 @@ import { chmod, chown, mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
+import { PassThrough } from "node:stream";
 import { chooseRoute, sudoHeaders } from "../../src/cli/routing.ts";
 import { InProcessClient } from "../../src/cli/in-process-client.ts";
 import { appOf, createFakePipeline, localUser, startFakeDaemon } from "./support/fake-daemon.ts";
@@ -243,6 +244,27 @@ for (const [title, args, hasOwn, uid, exitCode, stderr] of [
     const run = await runSvc(args, { host: { uid, stores }, dependencies: { openInProcess } });
     t.is(run.exitCode, exitCode, run.stderr);
     t.regex(run.stderr, stderr);
+    t.deepEqual(counts(), exitCode === 0 ? [1, 1] : [0, 0]);
+  });
+}
+
+for (const [answer, exitCode] of [
+  ["y", 0],
+  ["", 6],
+] as const) {
+  test(`where the system's daemon is down a terminal is asked: "${answer}"`, async (t) => {
+    const directory = await mkdtemp(join(tmpdir(), "svc-route-"));
+    t.teardown(() => rm(directory, { recursive: true }));
+    const stores = { system: join(directory, "system"), user: join(directory, "user") };
+    await mkdir(stores.system);
+    const { counts, openInProcess } = inProcess();
+    const stdin = Object.assign(new PassThrough(), { isTTY: true });
+    stdin.write(`${answer}\n`);
+    const run = await runSvc(["install", "inside"], {
+      ...{ terminal: true, host: { uid: 1000, stores, stdin }, dependencies: { openInProcess } },
+    });
+    t.is(run.exitCode, exitCode, run.stderr);
+    t.regex(run.stderr, /the system's daemon does not run [^]*Install for yourself alone\? \[y\/N\]/);
     t.deepEqual(counts(), exitCode === 0 ? [1, 1] : [0, 0]);
   });
 }

@@ -131,16 +131,18 @@ composeTest(`wanted and real agree after every fault of the engine${needsCompose
       const healedMs = performance.now();
       const what = `${fault} after ${momentMs} ms, the daemon is ${daemonIs}`;
       const tookMs: Record<string, number> = {};
-      await Promise.all(
+      const outcomes = await Promise.allSettled(
         covered.map(async (one) => {
           await eventually(() => expectAgreement(apps, engine, one), deadlineMs).catch((error: unknown) => {
-            throw new Error(`${what}: ${one.id}: ${String(error)}`, { cause: error });
+            throw new Error(`${one.id}: ${String(error)}`, { cause: error });
           });
           tookMs[one.id] = Math.round(performance.now() - healedMs);
         }),
       );
-      await Promise.all(acts);
       report(t, what, tookMs);
+      const disagree = outcomes.flatMap((each) => (each.status === "rejected" ? [each.reason as Error] : []));
+      if (disagree.length > 0) throw new AggregateError(disagree, `${what}: ${disagree.join("\n")}`);
+      await Promise.all(acts);
     }
   }
   t.pass();
