@@ -28,6 +28,7 @@ const gatherMs = 2;
  * @typedef {object} Calls
  * @property {(fd: number, request: number, argument: Int32Array) => void} ofInt
  * @property {(fd: number, request: number, argument: Uint16Array) => void} ofWindow
+ * @property {(fd: number, room: Buffer, bytes: number) => number} read
  */
 
 /**
@@ -47,7 +48,9 @@ export function loadPtys() {
       if (call(fd, request, argument) !== 0) throw new Error(`ioctl ${request}: errno ${koffi.errno()}`);
     };
   };
-  const calls = { ofInt: ioctl("_Inout_ int"), ofWindow: ioctl("_In_ uint16_t") };
+  /** @type {Calls["read"]} */
+  const read = libc.func("intptr_t read(int fd, void *room, size_t bytes)");
+  const calls = { ofInt: ioctl("_Inout_ int"), ofWindow: ioctl("_In_ uint16_t"), read };
   return (owner, size) => new Pty(calls, owner, size);
 }
 
@@ -62,6 +65,12 @@ class Ahead {
   #isGathering = false;
   #isOver = false;
   #wake = () => {};
+  #readMore;
+
+  /** @param {(room: Buffer) => number} readMore into `room`, without waiting; 0 or less when there is nothing now */
+  constructor(readMore) {
+    this.#readMore = readMore;
+  }
 
   get room() {
     return this.#buffer.subarray(this.#to, this.#to + fullReadBytes);
@@ -73,6 +82,11 @@ class Ahead {
    */
   took(bytes) {
     this.#to += bytes;
+    // Each by way of an event costs more than the reading.
+    for (let read = bytes; read === fullReadBytes && aheadBytes - this.#to >= pageBytes;) {
+      read = this.#readMore(this.room);
+      this.#to += Math.max(0, read);
+    }
     if (aheadBytes - this.#to < pageBytes) {
       this.#full = this.#buffer.subarray(this.#from, this.#to);
       this.#buffer = Buffer.allocUnsafeSlow(aheadBytes);
@@ -130,7 +144,7 @@ export class Pty {
   /** @type {number} */
   #fd;
   #stream;
-  #ahead = new Ahead();
+  #ahead = new Ahead((room) => this.#calls.read(this.#fd, room, room.length));
   #isFarOpen = true;
   #isClosed = false;
 

@@ -146,6 +146,23 @@ test("characters that come in pieces come as they are", async (t) => {
   t.is(Buffer.concat(shown).toString("utf8").replace("^D\b\b", ""), text);
 });
 
+test("what floods comes whole and in its order", async (t) => {
+  const daemon = await emptyDaemon();
+  await install(daemon, "");
+  const numbers = 600_000;
+  async function* inputs() {
+    const command = ["sh", "-c", `seq ${numbers}; sleep 0.1; echo slow; seq ${numbers}`];
+    yield await Promise.resolve({ appId: "web", session: "shell", command });
+  }
+  const shown: Buffer[] = [];
+  for await (const { output } of daemon.client(AppService, "grpc").attachConsole(inputs())) {
+    if (output.case === "data") shown.push(Buffer.from(output.value));
+  }
+  const all = Array.from({ length: numbers }, (_, index) => index + 1).join("\n");
+  const text = Buffer.concat(shown).toString("latin1").replaceAll("^D\b\b", "");
+  t.true(text.replaceAll("\r\n", "\n") === `${all}\nslow\n${all}\n`, `${text.length} bytes`);
+});
+
 test("^C ends what floods a client that shows it slowly, with little more to come", async (t) => {
   const daemon = await emptyDaemon();
   await install(daemon, "console: { exec: [sh, -i] }\n");

@@ -14,6 +14,8 @@ import { openGround, ownerUid } from "./support/ground.ts";
 
 const rootTest = isRoot ? test : test.skip;
 const steps = process.env["SVC_LONG"] === "1" ? 10_000 : 300;
+/** Of one step, each of which starts programs, on a machine that does much else. */
+const mostStepMs = 500;
 
 interface Step {
   verb: "mkdir" | "rm" | "cp" | "mv" | "chmod" | "write";
@@ -72,6 +74,7 @@ function quoted(text: string): string {
 }
 
 rootTest("random work leaves what coreutils leave, and is refused as theirs is", async (t) => {
+  t.timeout(steps * mostStepMs);
   await using ground = await openGround();
   const { home, door, as } = ground;
   const files = door.client(FileService, "grpc");
