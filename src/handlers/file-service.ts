@@ -1,10 +1,12 @@
 /** FileService: one domain call per method. */
+import type { MessageInitShape } from "@bufbuild/protobuf";
 import type { HandlerContext, ServiceImpl } from "@connectrpc/connect";
 import type {
   CopyPathRequest,
   CreateArchiveRequest,
   DeletePathsRequest,
   ExtractArchiveRequest,
+  FileEntrySchema,
   FileService,
   ListDirectoryRequest,
   MovePathRequest,
@@ -192,16 +194,24 @@ function pageMessage({ directory, entries, nextPageToken }: Page) {
   return { directory: entryMessage(directory), entries: entries.map(entryMessage), nextPageToken };
 }
 
-function entryMessage({ name, path, type, sizeBytes, mode, owner, group, ...entry }: NamedEntry) {
-  const { uid, gid, modifiedMs, target, tag } = entry;
-  return {
-    ...{ name: name === "." ? "/" : name, path, type, owner, group, uid, gid },
+/** Without spreading one object into another, which takes four times as long: a directory has many entries. */
+function entryMessage(entry: NamedEntry) {
+  const { name, path, type, sizeBytes, mode, owner, group, uid, gid, modifiedMs, target, tag } = entry;
+  const message: MessageInitShape<typeof FileEntrySchema> = {
+    name: name === "." ? "/" : name,
+    path,
+    type,
+    owner,
+    group,
+    uid,
+    gid,
     sizeBytes: BigInt(sizeBytes),
     mode: mode.toString(8).padStart(4, "0"),
     modifiedAt: timeOf(modifiedMs),
-    ...(type === "symlink" && { linkTarget: target }),
-    ...(tag !== "" && { etag: tag }),
   };
+  if (type === "symlink") message.linkTarget = target;
+  if (tag !== "") message.etag = tag;
+  return message;
 }
 
 /** What a timestamp is made of; to make one here as well would cost each of 100,000 entries as much as all its other fields. */
