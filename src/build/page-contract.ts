@@ -5,8 +5,9 @@
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
-import type { DescFile } from "@bufbuild/protobuf";
+import { isFieldSet, type DescFile, type DescMessage } from "@bufbuild/protobuf";
 import {
+  FieldOptionsSchema,
   MethodOptions_IdempotencyLevel,
   type DescriptorProto,
   type EnumDescriptorProto,
@@ -38,8 +39,8 @@ export const leanContract: Plugin = {
       const generated = (await import(pathToFileURL(path).href)) as Readonly<Record<string, unknown>>;
       const file = Object.values(generated).find(isFile);
       if (file === undefined) throw new Error(`${path} describes no file`);
-      // Nor is any of the older ones needed.
-      if (file.proto.syntax !== "proto3") return undefined;
+      // Nor is any needed of the older ones, or of those that say what else may be said in descriptions.
+      if (file.proto.syntax !== "proto3" || extendsOthers(file)) return undefined;
       const types = filesOfTypes(file);
       const imports = file.dependencies.filter((each) => types.has(each)).map(nameOf);
       const json = JSON.stringify(JSON.stringify(shapeOf(file)));
@@ -52,6 +53,12 @@ export const leanContract: Plugin = {
 
 function isFile(value: unknown): value is DescFile {
   return typeof value === "object" && value !== null && "kind" in value && value.kind === "file";
+}
+
+function extendsOthers({ extensions, messages }: DescFile): boolean {
+  const inMessage = ({ nestedExtensions, nestedMessages }: DescMessage): boolean =>
+    nestedExtensions.length > 0 || nestedMessages.some(inMessage);
+  return extensions.length > 0 || messages.some(inMessage);
 }
 
 /** As it is imported: `file_svc_v1_app`. */
@@ -96,7 +103,8 @@ function messageOf({ name, field, nestedType, enumType, oneofDecl, options }: De
 /** @throws where it is encoded in another way than fields of its type are */
 function fieldOf(field: FieldDescriptorProto): FieldShape {
   const { name, number, type, label, jsonName, typeName, proto3Optional, options } = field;
-  if (options?.features ?? options?.packed ?? options?.jstype)
+  const { features, packed, jstype } = FieldOptionsSchema.field;
+  if (options !== undefined && [features, packed, jstype].some((each) => isFieldSet(options, each)))
     throw new Error(`${name} has an option that the page would not know of`);
   return {
     ...{ name, number, type, label },
