@@ -38,7 +38,8 @@ export const texts = {
     title: "Sign in",
     how: "On this machine, run this command, and open the address that it prints:",
     command: "svc web",
-    inCheckout: "In a checkout of svc where npm start runs: npm run -s svc -- web",
+    inCheckout: "In a checkout of svc where npm start runs:",
+    checkoutCommand: "npm run -s svc -- web",
     orToken: "Or paste a token:",
     token: "Token",
     submit: "Sign in",
@@ -222,6 +223,7 @@ export const texts = {
   },
 
   terminal: {
+    doors: "Terminals",
     open: (session: string) => (session === "shell" ? "Open a shell" : "Open its console"),
     title: (session: string) => (session === "shell" ? "Shell" : "Console"),
     leave: "Ctrl+Shift+X leaves the terminal for the keyboard.",

@@ -73,8 +73,7 @@ browserTest(
     await keyboard.type("Run a");
     await keyboard.press("Tab");
     await keyboard.type("echo tick");
-    await keyboard.press("Tab");
-    await keyboard.press("Tab");
+    for (let step = 0; step < 3; step++) await keyboard.press("Tab");
     await keyboard.type("25:99");
     await page.getByText(/25:99/).waitFor();
     await keyboard.press("Enter");
@@ -108,7 +107,7 @@ browserTest(
     const schedules = daemon.client(ScheduleService);
     const { page, complaints } = await openView(browser, daemon, "#/schedules/new");
     const trigger = page.getByLabel("When", { exact: true });
-    const often = page.getByLabel("Or choose how often");
+    const often = page.getByLabel("How often", { exact: true });
     const firings = page.getByRole("list", { name: "It would run" }).getByRole("listitem");
     /** What is shown is what the daemon itself foresees, to the second. */
     const areToldFor = async (text: string, timeZone = ""): Promise<void> => {
@@ -173,7 +172,7 @@ browserTest(`a schedule waits for an app to crash, chosen on the page${needsBrow
   await page.getByLabel("Name", { exact: true }).fill("when-it-crashes");
   await page.getByLabel("What it does").selectOption({ label: "Run a command" });
   await page.getByLabel("Command").fill("echo it crashed");
-  const often = page.getByLabel("Or choose how often");
+  const often = page.getByLabel("How often", { exact: true });
   const trigger = page.getByLabel("When", { exact: true });
   await often.selectOption({ label: "When a backup fails" });
   t.is(await trigger.inputValue(), "on:backup.failed");

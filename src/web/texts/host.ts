@@ -46,5 +46,6 @@ export const hostTexts = {
   rebootTitle: (host: string) => `Reboot ${host}?`,
   rebootLoses: "All apps stop, everybody's sessions end, and what is not saved is lost.",
   rebootBegins: (seconds: number) => `It reboots in ${String(seconds)} s.`,
-  rebootElsewhere: "To reboot the machine, use the command line: sudo svc reboot",
+  rebootElsewhere: "To reboot the machine, use the command line:",
+  rebootCommand: "sudo svc reboot",
 };

@@ -102,7 +102,7 @@ export const inventoryTexts = {
     volumes: "Volumes",
     buildCache: "Build cache",
   },
-  items: (count: number, bytes: string) => `${bytes} in ${String(count)}`,
+  items: (count: number, bytes: string) => `${String(count)}, ${bytes}`,
   filesystem: "Where apps are",
   left: (bytes: string) => `${bytes} left`,
   partly: "at least",

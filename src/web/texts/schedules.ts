@@ -92,9 +92,9 @@ export const scheduleTexts = {
     node_reboot: "Reboot the machine",
   } as Readonly<Record<string, string>>,
   builder: {
-    label: "Or choose how often",
+    label: "How often",
     often: {
-      typed: "As it stands above",
+      typed: "As it stands below",
       hour: "Every hour",
       day: "Every day",
       workday: "Monday to Friday",
@@ -148,6 +148,7 @@ export const scheduleTexts = {
     jitter: "Seconds that it may start late, by chance",
     catchUp: "What was missed while svc did not run",
     catchUps: { none: "is left out", latest: "is run once" } as Readonly<Record<string, string>>,
+    more: "More: how long it may take, and what happens when it fails or is missed",
     comment: "Note",
     enabled: "It is switched on",
     save: "Save",

@@ -94,7 +94,7 @@ function Terminals({ api, appId }: { api: Api; appId: string }) {
   const session = open.value;
   return (
     <>
-      <div class="row">
+      <section class="card row doors" aria-label={texts.terminal.doors}>
         {(["shell", "attach"] as const).map((each) => (
           <button
             key={each}
@@ -105,7 +105,7 @@ function Terminals({ api, appId }: { api: Api; appId: string }) {
             {texts.terminal.open(each)}
           </button>
         ))}
-      </div>
+      </section>
       {session !== undefined && (
         <TerminalView
           key={session}

@@ -22,27 +22,29 @@ export function AppsView({ node }: { node: NodeView }) {
     .toSorted((one, other) => one.name.localeCompare(other.name) || one.id.localeCompare(other.id));
   return (
     <>
-      <Heading title={texts.apps.title} />
-      <p>
+      <div class="titled">
+        <Heading title={texts.apps.title} />
         <a class="primary" href={pathTo("install")}>
           {texts.install.title}
         </a>
-      </p>
+      </div>
       {apps.size === 0 ? (
         <p>{texts.apps.none}</p>
       ) : (
         <>
-          <input
-            class="filter"
-            type="search"
-            aria-label={texts.apps.filter}
-            placeholder={texts.apps.filter}
-            value={wanted.value}
-            onInput={({ currentTarget }) => (wanted.value = currentTarget.value)}
-          />
-          <p class="quiet" role="status">
-            {shown.length === 0 ? texts.apps.noneFound : texts.apps.counted(shown.length)}
-          </p>
+          <div class="row">
+            <input
+              class="filter"
+              type="search"
+              aria-label={texts.apps.filter}
+              placeholder={texts.apps.filter}
+              value={wanted.value}
+              onInput={({ currentTarget }) => (wanted.value = currentTarget.value)}
+            />
+            <span class="quiet" role="status">
+              {shown.length === 0 ? texts.apps.noneFound : texts.apps.counted(shown.length)}
+            </span>
+          </div>
           <div class="list-head" aria-hidden="true">
             <span>{columns.name}</span>
             <span>{columns.state}</span>
@@ -70,6 +72,7 @@ function Row({ app }: { app: App }) {
         <State state={app.state} />
         <Text of={app.version} />
         <Text of={app.ownerName || String(app.owner)} />
+        {app.summary !== "" && <bdi class="summary">{plainText(app.summary)}</bdi>}
       </a>
     </li>
   );

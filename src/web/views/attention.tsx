@@ -37,8 +37,8 @@ export function Attention({ api, node }: { api: Api; node: NodeView }) {
           <li key={`${name} ${subject}`}>
             <strong>
               <Text of={subject || name} />
-            </strong>{" "}
-            <Text of={sentence(message)} />
+            </strong>
+            <Why of={sentence(message)} />
           </li>
         ))}
         {failing.map(({ owner, id, lastRun }) => (
@@ -46,8 +46,8 @@ export function Attention({ api, node }: { api: Api; node: NodeView }) {
             <a href={pathTo("schedules", String(owner), id)}>
               <Text of={id} />
             </a>{" "}
-            {lastRun !== undefined && <RunState run={lastRun} />}{" "}
-            <Text of={sentence(lastRun?.error || texts.overview.failedJob)} />
+            {lastRun !== undefined && <RunState run={lastRun} />}
+            <Why of={sentence(lastRun?.error || texts.overview.failedJob)} />
           </li>
         ))}
         {troubled.slice(0, mostShown).map(({ app, why }) => (
@@ -55,7 +55,8 @@ export function Attention({ api, node }: { api: Api; node: NodeView }) {
             <a href={pathTo("apps", app.id)}>
               <Text of={app.name} />
             </a>{" "}
-            <State state={app.state} /> <Text of={why.join(" ")} />
+            <State state={app.state} />
+            <Why of={why.join(" ")} />
           </li>
         ))}
         {left > 0 && (
@@ -65,6 +66,15 @@ export function Attention({ api, node }: { api: Api; node: NodeView }) {
         )}
       </ul>
     </section>
+  );
+}
+
+/** Below what it is of, on a line of its own. */
+function Why({ of }: { of: string }) {
+  return (
+    <div class="why">
+      <Text of={of} />
+    </div>
   );
 }
 

@@ -85,7 +85,7 @@ function History({ title, of, read }: HistoryProps) {
   return (
     <section class="card" aria-labelledby={id}>
       <h2 id={id}>{title}</h2>
-      <fieldset class="row">
+      <fieldset class="row spans">
         <legend>{charts.span}</legend>
         {(["hour", "day", "month"] as const).map((each) => (
           <label key={each}>
@@ -94,7 +94,7 @@ function History({ title, of, read }: HistoryProps) {
               name={`${id}-span`}
               checked={span.value === each}
               onChange={() => (span.value = each)}
-            />{" "}
+            />
             {charts[each]}
           </label>
         ))}

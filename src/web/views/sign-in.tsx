@@ -18,7 +18,9 @@ export function SignInView({ message }: { message?: string | undefined }) {
       )}
       <p>{texts.signIn.how}</p>
       <pre class="command">{texts.signIn.command}</pre>
-      <p class="quiet">{texts.signIn.inCheckout}</p>
+      <p class="quiet">
+        {texts.signIn.inCheckout} <code>{texts.signIn.checkoutCommand}</code>
+      </p>
       <form onSubmit={submit}>
         <label for="token">{texts.signIn.orToken}</label>
         <div class="row">

@@ -43,7 +43,7 @@ export function AuditTrail({ api }: Pick<ViewProps, "api">) {
     <section aria-labelledby="audit">
       <h2 id="audit">{says.audit}</h2>
       <form
-        class="card settings"
+        class="card settings across"
         onSubmit={(event) => {
           event.preventDefault();
           void read();
@@ -107,7 +107,7 @@ const recordColumns: readonly Column<AuditRecord>[] = [
     kind: "word",
     cell: ({ method }) => <Text of={method.replace(/^svc\.v1\./, "").replace("Service/", " ")} />,
   },
-  { title: columns.target, cell: ({ target }) => <Text of={target} /> },
+  { title: columns.target, kind: "long", cell: ({ target }) => <Text of={target} /> },
   { title: columns.result, kind: "word", cell: ({ result, reason }) => <Text of={reason || result} /> },
   { title: columns.times, kind: "figure", cell: ({ attempts }) => (attempts > 1 ? String(attempts) : "") },
   { title: columns.via, kind: "word", cell: ({ protocol }) => <Text of={protocol} /> },

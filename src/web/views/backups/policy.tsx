@@ -60,7 +60,8 @@ function keptOf({ keep, keepDaily, keepWeekly, keepMonthly }: BackupPolicy): str
 function PolicyForm({ client, appId, of, onDone, onClose }: Props & { onClose: () => void }) {
   const form = useForm(
     {
-      fromPackage: of.fromPackage,
+      // Whoever wants to change it chooses.
+      fromPackage: false,
       trigger: of.trigger,
       storages: of.storages.join(", "),
       keep: text(of.keep),

@@ -14,7 +14,13 @@ export function Reboot({ api, node }: Pick<ViewProps, "api" | "node">) {
   const { value } = session;
   if (caller?.root !== true) return null;
   // A session may not, whoever it is of.
-  if (value.kind === "in" && value.isOwn) return <p class="quiet">{says.rebootElsewhere}</p>;
+  if (value.kind === "in" && value.isOwn) {
+    return (
+      <p class="quiet">
+        {says.rebootElsewhere} <code>{says.rebootCommand}</code>
+      </p>
+    );
+  }
   return (
     <div class="row">
       <button type="button" class="danger" onClick={() => (isAsked.value = true)}>

@@ -51,8 +51,12 @@ export function ContainerView({ api, node, id }: Pick<ViewProps, "api" | "node">
       <Heading title={plainText(value?.name ?? id)} />
       <Failure says={failure} />
       {value === undefined && failure === "" && <p>{texts.loading}</p>}
-      {isKnown && <About node={node} of={value.details} />}
-      {isKnown && value.details.container?.state === "running" && <Stats client={client} id={id} />}
+      {isKnown && (
+        <div class="cards">
+          <About node={node} of={value.details} />
+          {value.details.container?.state === "running" && <Stats client={client} id={id} />}
+        </div>
+      )}
       {isKnown && (
         <section class="card" aria-labelledby="container-log">
           <h2 id="container-log">{says.log}</h2>

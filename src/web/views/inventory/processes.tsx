@@ -87,6 +87,15 @@ export function Processes({ api, node }: Pick<ViewProps, "api" | "node">) {
   );
 }
 
+/** Two lines of it; all of it where one points at it. */
+function Command({ of }: { of: string }) {
+  return (
+    <span class="short" title={plainText(of)}>
+      <Text of={of} />
+    </span>
+  );
+}
+
 const processColumns: readonly Column<Process>[] = [
   { title: columns.name, cell: ({ name }) => <Text of={name} /> },
   { title: columns.pid, kind: "figure", cell: ({ pid }) => String(pid) },
@@ -95,5 +104,5 @@ const processColumns: readonly Column<Process>[] = [
   { title: columns.cpu, kind: "figure", cell: ({ cpuPercent }) => formatPercent(cpuPercent) },
   { title: columns.memory, kind: "figure", cell: ({ rssBytes }) => formatBytes(rssBytes) },
   { title: columns.started, cell: ({ startedAt }) => <When at={startedAt} /> },
-  { title: columns.command, kind: "long", cell: ({ command }) => <Text of={command.slice(0, 300)} /> },
+  { title: columns.command, kind: "long", cell: ({ command }) => <Command of={command.slice(0, 300)} /> },
 ];

@@ -34,6 +34,7 @@ export function ScheduleForm({ client, node, before: read }: Props) {
   const draft = useSignal(draftOf(before));
   const problems = useSignal<Problems>({});
   const isBusy = useSignal(false);
+  const isMoreOpen = useSignal(false);
   const { type, trigger, timeZone } = draft.value;
   const isRoot = node.status.value?.caller?.root === true;
   const set = (change: Partial<ScheduleDraft>): void => void (draft.value = { ...draft.value, ...change });
@@ -51,6 +52,7 @@ export function ScheduleForm({ client, node, before: read }: Props) {
       location.hash = pathTo("schedules", String(owner), id);
     } catch (error) {
       problems.value = problemsOf(error);
+      isMoreOpen.value ||= Object.keys(problems.value).some((field) => moreFields.includes(field));
     } finally {
       isBusy.value = false;
     }
@@ -73,6 +75,11 @@ export function ScheduleForm({ client, node, before: read }: Props) {
     .map(([, problem]) => problem);
   return (
     <>
+      {before === undefined && (
+        <a class="back" href={leave}>
+          {scheduleTexts.all}
+        </a>
+      )}
       <Heading title={before === undefined ? addTitle : editTitle(plainText(before.id))} />
       <form class="card settings" onSubmit={(event) => void save(event)}>
         {before === undefined && (
@@ -130,23 +137,30 @@ export function ScheduleForm({ client, node, before: read }: Props) {
             {...typed("keep", "action.keep")}
           />
         )}
+        <TriggerBuilder apps={apps} onBuilt={(built) => set({ trigger: built })} />
         <TextField
           label={says.trigger}
           hint={says.triggerHint}
           input={{ required: true }}
           {...typed("trigger")}
         />
-        <TriggerBuilder apps={apps} onBuilt={(built) => set({ trigger: built })} />
         <TextField label={says.timeZone} hint={says.timeZoneHint} {...typed("timeZone", "time_zone")} />
         <Preview client={client} trigger={trigger.trim()} timeZone={timeZone.trim()} />
-        <TextField label={says.timeout} input={number(1, 3600)} {...typed("timeout")} />
-        <TextField label={says.retries} input={number(0, 10)} {...typed("retries")} />
-        <TextField label={says.jitter} input={number(0, 3600)} {...typed("jitter", "jitter_secs")} />
-        <ChoiceField
-          label={says.catchUp}
-          choices={Object.entries(says.catchUps)}
-          {...typed("catchUp", "catch_up")}
-        />
+        <details
+          open={isMoreOpen.value}
+          onToggle={({ currentTarget }) => (isMoreOpen.value = currentTarget.open)}
+          onInvalidCapture={({ currentTarget }) => (currentTarget.open = true)}
+        >
+          <summary>{says.more}</summary>
+          <TextField label={says.timeout} input={number(1, 3600)} {...typed("timeout")} />
+          <TextField label={says.retries} input={number(0, 10)} {...typed("retries")} />
+          <TextField label={says.jitter} input={number(0, 3600)} {...typed("jitter", "jitter_secs")} />
+          <ChoiceField
+            label={says.catchUp}
+            choices={Object.entries(says.catchUps)}
+            {...typed("catchUp", "catch_up")}
+          />
+        </details>
         <TextField label={says.comment} {...typed("comment")} />
         <Field label={says.enabled}>
           {(described) => (
@@ -172,16 +186,16 @@ export function ScheduleForm({ client, node, before: read }: Props) {
   );
 }
 
+/** Those that few people change. */
+const moreFields: readonly string[] = ["timeout", "retries", "jitter_secs", "catch_up"];
+
 /** Fields of the request that a problem is shown beside. */
 const shownFields: readonly string[] = [
   "id",
   "trigger",
   "time_zone",
-  "timeout",
-  "retries",
-  "jitter_secs",
-  "catch_up",
   "comment",
+  ...moreFields,
   ...["type", "command", "app", "url", "method", "body", "storages", "keep"].map((name) => `action.${name}`),
 ];
 

@@ -47,12 +47,12 @@ function List({ client, node }: ListProps) {
   };
   return (
     <>
-      <Heading title={texts.schedules.title} />
-      <p>
+      <div class="titled">
+        <Heading title={texts.schedules.title} />
         <a class="primary" href={pathTo("schedules", "new")}>
           {says.add}
         </a>
-      </p>
+      </div>
       <Failure says={live.failure} />
       <Failure says={action.failure} />
       {(live.value !== undefined || live.failure === "") && (
