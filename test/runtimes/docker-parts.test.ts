@@ -10,7 +10,6 @@ import { statusOf } from "../../src/runtimes/container-status.ts";
 import { isUpNow, type RunnableApp } from "../../src/runtimes/runtime.ts";
 import { ComposeImages, type ComposeImagesOptions } from "../../src/runtimes/compose/compose-images.ts";
 import { reasonOf } from "../../src/runtimes/compose/compose-project.ts";
-import type { AppContainers } from "../../src/runtimes/app-containers.ts";
 import { portHealth } from "../../src/runtimes/port-health.ts";
 import { SeenContainers } from "../../src/runtimes/seen-containers.ts";
 import { policyDirectory } from "./support/policy-app.ts";
@@ -131,10 +130,7 @@ test("a project is up while something of it runs; what does not work shows in it
 });
 
 test("a start has failed as long as one of the containers was never started, or has failed", (t) => {
-  const seen = new SeenContainers({
-    containers: {} as AppContainers,
-    lastLines: () => Promise.resolve([]),
-  });
+  const seen = new SeenContainers({} as ConstructorParameters<typeof SeenContainers>[0]);
   const container = (id: string, state: string, more: object = {}) =>
     ({ id, state, exitCode: 0, error: "", ...more }) as unknown as ContainerRecord;
   const failed = (...more: ContainerRecord[]): string | undefined =>
