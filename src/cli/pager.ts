@@ -24,14 +24,15 @@ async function hasPaged(env: CliHost["env"], text: string): Promise<boolean> {
   const { PAGER: command } = env;
   // A line for the shell, as git and man take it.
   const hasOwn = command !== undefined;
+  // Ctrl-C is for the pager, which stays; a second one would end svc and leave it the terminal. At no time does nobody listen: the
+  // kernel would end svc.
+  const listeners = process.listeners("SIGINT");
+  process.on("SIGINT", ignore);
+  for (const listener of listeners) process.off("SIGINT", listener);
   const child = spawn(hasOwn ? "sh" : "less", hasOwn ? ["-c", command] : [], {
     stdio: ["pipe", "inherit", "inherit"],
     env: { LESS: lessOptions, ...env },
   });
-  // Ctrl-C is for the pager, which stays; a second one would end svc and leave it the terminal.
-  const listeners = process.listeners("SIGINT");
-  process.removeAllListeners("SIGINT");
-  process.on("SIGINT", ignore);
   child.stdin.on("error", ignore);
   child.stdin.end(text);
   try {
@@ -41,8 +42,8 @@ async function hasPaged(env: CliHost["env"], text: string): Promise<boolean> {
   } catch {
     return false;
   } finally {
-    process.off("SIGINT", ignore);
     for (const listener of listeners) process.on("SIGINT", listener);
+    process.off("SIGINT", ignore);
   }
 }
 
