@@ -51,18 +51,7 @@ export interface ContainerEngine extends AsyncDisposable {
 }
 
 export async function createContainerEngine(options: ContainerEngineOptions): Promise<ContainerEngine> {
-  const {
-    config,
-    store,
-    executor,
-    storeId,
-    identities,
-    credentials,
-    settleMs,
-    now,
-    log: daemonLog,
-  } = options;
-  const log = (message: string, details: Record<string, unknown>): void => daemonLog.info(details, message);
+  const { config, store, executor, storeId, identities, credentials, settleMs, now, log } = options;
   await using resources = new AsyncDisposableStack();
   const plain = resources.use(createDockerEngine({ socket: config.docker.socket }));
   const events = resources.use(new EngineEvents({ engine: plain, log }));

@@ -163,7 +163,7 @@ export async function createContext(options: ContextOptions): Promise<DaemonCont
       helperPath: programs.identityHelper,
       users,
       searchPath,
-      log: (message, details) => log.warn(details, message),
+      log,
     }),
   );
   const cgroups = await Cgroups.detect();
@@ -179,7 +179,7 @@ export async function createContext(options: ContextOptions): Promise<DaemonCont
       searchPath,
       settleMs,
       ...(cgroups && { cgroups }),
-      log: (message, details) => log.info(details, message),
+      log,
     }),
   );
   const settings = resources.use(createSettingsValidator({ threadUrl: programs.settingsThread }));
@@ -224,7 +224,7 @@ export async function createContext(options: ContextOptions): Promise<DaemonCont
       isHere: await isSystemdHost(selfUid),
       enforces: await unitLimits(),
       whyForeign: (appId, port) => whyForeign(hostThread, appId, port),
-      log: (message, details) => log.info(details, message),
+      log,
     }),
   );
   const zones = new Zones();
@@ -310,9 +310,7 @@ export async function createContext(options: ContextOptions): Promise<DaemonCont
     svcVersion: version,
     maxBytesPerUser: config.limits.maxBackupBytesPerUser,
   });
-  const stages = resources.use(
-    new FileStages({ store, executor, identities, log: (message, details) => log.warn(details, message) }),
-  );
+  const stages = resources.use(new FileStages({ store, executor, identities, log }));
   stages.start();
   const files = new Files({
     ...{ identities, stages },

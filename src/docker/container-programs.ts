@@ -5,6 +5,7 @@ import { setTimeout as wait } from "node:timers/promises";
 import type { Exec } from "dockerode";
 import { SvcError } from "../errors.ts";
 import { createProcessOpener } from "../host/pidfd.ts";
+import type { Log } from "../lib/log.ts";
 import { isExecutorAlive, type Executor } from "../store/executors.ts";
 import type { Store } from "../store/store.ts";
 import type { DockerEngine } from "./engine.ts";
@@ -15,7 +16,7 @@ export interface ContainerProgramsOptions {
   readonly events: Pick<EngineEvents, "listen">;
   readonly store: Pick<Store, "all" | "write">;
   readonly executor: Executor;
-  readonly log: (message: string, details: Record<string, unknown>) => void;
+  readonly log: Pick<Log, "warn">;
 }
 
 interface ProgramRow {
@@ -75,7 +76,9 @@ export class ContainerPrograms implements AsyncDisposable {
     const statement = { sql: "DELETE FROM container_programs WHERE exec_id = ?", params: [execId] };
     await this.#options.store
       .write([statement], { essential: true })
-      .catch((error: unknown) => this.#options.log("a program in a container was not forgotten", { error }));
+      .catch((error: unknown) =>
+        this.#options.log.warn({ err: error }, "a program in a container was not forgotten"),
+      );
   }
 
   /** @returns whether it has ended */
@@ -111,7 +114,7 @@ export class ContainerPrograms implements AsyncDisposable {
         await this.end(row.exec_id, row.container_id);
       }
     } catch (error) {
-      log("what was left in containers was not ended", { error });
+      log.warn({ err: error }, "what was left in containers was not ended");
     }
   }
 }

@@ -1,5 +1,6 @@
 /** What is on the engine, known without asking it each time: fed by its events, never more than a second old. */
 import type { SvcError } from "../errors.ts";
+import { noLog, type Log } from "../lib/log.ts";
 import { ContainerCache, type ContainerList } from "./container-cache.ts";
 import type { ContainerRecord } from "./container-record.ts";
 import { imageRecord, networkRecord, volumeRecord } from "./engine-objects.ts";
@@ -23,7 +24,7 @@ export interface EngineStateOptions {
   events: EngineEvents;
   /** Unix milliseconds. */
   now?: () => number;
-  log?: (message: string, details: Record<string, unknown>) => void;
+  log?: Pick<Log, "warn">;
 }
 
 /** Nothing that is read is older than this. */
@@ -41,7 +42,7 @@ const answerMs = 5_000;
 export class EngineState implements AsyncDisposable {
   readonly #engine: DockerEngine;
   readonly #events: EngineEvents;
-  readonly #log: (message: string, details: Record<string, unknown>) => void;
+  readonly #log: Pick<Log, "warn">;
   readonly #containers: ContainerCache;
   readonly #images: CachedInventory<ImageRecord>;
   readonly #volumes: CachedInventory<VolumeRecord>;
@@ -54,7 +55,7 @@ export class EngineState implements AsyncDisposable {
   #syncedGeneration = 0;
   #revision = 0;
 
-  constructor({ engine, events, now = Date.now, log = () => undefined }: EngineStateOptions) {
+  constructor({ engine, events, now = Date.now, log = noLog }: EngineStateOptions) {
     this.#engine = engine;
     this.#events = events;
     this.#log = log;
@@ -68,7 +69,7 @@ export class EngineState implements AsyncDisposable {
         if (this.isAvailable) this.#emit({ kind: "containers", ids });
       },
       onError: (error) => {
-        this.#log("all containers are asked for anew", { why: String(error) });
+        this.#log.warn({ why: String(error) }, "all containers are asked for anew");
         this.#syncedGeneration = 0;
         void this.#resync();
       },
@@ -170,7 +171,7 @@ export class EngineState implements AsyncDisposable {
     this.#syncing = syncing;
     syncing.catch((error: unknown) => {
       if (this.#events.error !== undefined || this.#disposed.signal.aborted) return;
-      this.#log("the containers of the engine are not known", { why: String(error) });
+      this.#log.warn({ why: String(error) }, "the containers of the engine are not known");
       this.#retry = setTimeout(() => void this.#resync(), retryMs).unref();
     });
     return syncing;

@@ -1,6 +1,7 @@
 /** One followed stream of the engine's events, opened again whenever it ends. */
 import { setTimeout as wait } from "node:timers/promises";
 import { SvcError } from "../errors.ts";
+import { noLog, type Log } from "../lib/log.ts";
 import { unlessAborted } from "../lib/unless-aborted.ts";
 import type { DockerEngine } from "./engine.ts";
 import { readEvents, type EngineEvent } from "./event-stream.ts";
@@ -19,7 +20,7 @@ export interface EngineListener {
 export interface EngineEventsOptions {
   engine: DockerEngine;
   /** Called when the engine goes and when it comes back. */
-  log?: (message: string, details: Record<string, unknown>) => void;
+  log?: Pick<Log, "info" | "warn">;
   /** How often a silent engine is asked whether it is still there, in milliseconds. */
   heartbeatMs?: number;
   /** Within which it must answer that, and open the stream, in milliseconds. */
@@ -36,7 +37,7 @@ const maxBackoffMs = 2_000;
 /** Follows from `start()` on: one connection, a heartbeat that finds an engine that hangs, and tries again for ever. */
 export class EngineEvents implements AsyncDisposable {
   readonly #engine: DockerEngine;
-  readonly #log: (message: string, details: Record<string, unknown>) => void;
+  readonly #log: Pick<Log, "info" | "warn">;
   readonly #heartbeatMs: number;
   readonly #answerMs: number;
   readonly #listeners = new Set<EngineListener>();
@@ -57,7 +58,7 @@ export class EngineEvents implements AsyncDisposable {
   #verifying: Promise<void> | undefined;
   #attempt = Promise.withResolvers<undefined>();
 
-  constructor({ engine, log = () => undefined, heartbeatMs = 2_000, answerMs = 5_000 }: EngineEventsOptions) {
+  constructor({ engine, log = noLog, heartbeatMs = 2_000, answerMs = 5_000 }: EngineEventsOptions) {
     this.#engine = engine;
     this.#log = log;
     this.#heartbeatMs = heartbeatMs;
@@ -214,7 +215,10 @@ export class EngineEvents implements AsyncDisposable {
     this.#wasGivenUp = false;
     this.#generation++;
     this.#verifiedAtMs = performance.now();
-    this.#log("the container engine is there", { socket: this.#engine.socket, generation: this.#generation });
+    this.#log.info(
+      { socket: this.#engine.socket, generation: this.#generation },
+      "the container engine is there",
+    );
     for (const listener of this.#listeners) listener.onConnect?.(this.#generation);
     this.#attempt.resolve(undefined);
     this.#attempt = Promise.withResolvers();
@@ -228,7 +232,7 @@ export class EngineEvents implements AsyncDisposable {
     this.#verifiedAtMs = -Infinity;
     this.#lost.abort(error);
     if (!wasThere || this.#disposed.signal.aborted) return;
-    this.#log("the container engine is away", { socket: this.#engine.socket, why: error.message });
+    this.#log.warn({ socket: this.#engine.socket, why: error.message }, "the container engine is away");
     for (const listener of this.#listeners) listener.onDisconnect?.(error);
   }
 

@@ -5,6 +5,7 @@
 import type { Identities } from "../identity/identities.ts";
 import type { Stage, StageRecord } from "../identity/host-work.ts";
 import { SvcError } from "../errors.ts";
+import type { Log } from "../lib/log.ts";
 import { isExecutorAlive, type Executor } from "../store/executors.ts";
 import type { Store } from "../store/store.ts";
 
@@ -19,7 +20,7 @@ export interface FileStagesOptions {
   store: Store;
   executor: Executor;
   identities: Identities;
-  log: (message: string, details: Record<string, unknown>) => void;
+  log: Pick<Log, "warn">;
 }
 
 export class FileStages implements StageRecord, AsyncDisposable {
@@ -33,7 +34,7 @@ export class FileStages implements StageRecord, AsyncDisposable {
   /** Removes, behind everything else, what processes left that have ended. */
   start(): void {
     this.#sweeping = this.#sweep().catch((error: unknown) => {
-      this.#options.log("what was left of work on files was not removed", { error });
+      this.#options.log.warn({ err: error }, "what was left of work on files was not removed");
     });
   }
 
@@ -48,14 +49,14 @@ export class FileStages implements StageRecord, AsyncDisposable {
     // Moving things away is what helps against a full disk: it is not to fail for want of a record.
     await store
       .write([{ sql, params }])
-      .catch((error: unknown) => log("a stage was not recorded", { error }));
+      .catch((error: unknown) => log.warn({ err: error }, "a stage was not recorded"));
   }
 
   async forget(name: string): Promise<void> {
     const statement = { sql: "DELETE FROM file_stages WHERE name = ?", params: [name] };
     await this.#options.store
       .write([statement], { essential: true })
-      .catch((error: unknown) => this.#options.log("a stage was not forgotten", { error }));
+      .catch((error: unknown) => this.#options.log.warn({ err: error }, "a stage was not forgotten"));
   }
 
   async #sweep(): Promise<void> {
@@ -67,7 +68,7 @@ export class FileStages implements StageRecord, AsyncDisposable {
         await hands.discard({ name, uid, beside: JSON.parse(beside) as string[] });
       } catch (error) {
         // Neither a user who is gone nor a disk that is not there comes back by asking again at every start.
-        log("what was left of work on files was not removed", { uid, beside, error });
+        log.warn({ uid, beside, err: error }, "what was left of work on files was not removed");
         if (!(error instanceof SvcError)) throw error;
       }
       await this.forget(name);

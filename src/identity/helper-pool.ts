@@ -1,5 +1,6 @@
 /** At most one helper per user, started when needed and stopped when idle; a bounded number of them. */
 import { SvcError } from "../errors.ts";
+import type { Log } from "../lib/log.ts";
 import type { HelperProcess } from "./helper-process.ts";
 import type { Op } from "./helper-protocol.ts";
 import type { HelperAnswer, HelperRequest } from "./pending-request.ts";
@@ -17,7 +18,7 @@ export interface HelperPoolOptions {
   start: (uid: number) => Promise<HelperProcess>;
   maxHelpers: number;
   idleMs: number;
-  log: (message: string, details: Record<string, unknown>) => void;
+  log: Pick<Log, "warn">;
 }
 
 /** The helper of one user and those who want it. */
@@ -122,7 +123,7 @@ export class HelperPool implements AsyncDisposable {
   #afterEnd(slot: Slot, reason: string, runIds: string[]): void {
     if (this.#slots.get(slot.uid) !== slot) return;
     slot.helper = undefined;
-    this.#options.log("a helper process died", { uid: slot.uid, reason, runs: runIds.length });
+    this.#options.log.warn({ uid: slot.uid, reason, runs: runIds.length }, "a helper process died");
     if (runIds.length === 0 || this.#closed) return;
     const request = {
       op: "killRuns" as const,
@@ -132,7 +133,7 @@ export class HelperPool implements AsyncDisposable {
     };
     this.#chore(
       this.request(slot.uid, request).catch((error: unknown) => {
-        this.#options.log("commands of a dead helper could not be ended", { uid: slot.uid, error });
+        this.#options.log.warn({ uid: slot.uid, err: error }, "commands of a dead helper could not be ended");
       }),
     );
   }

@@ -2,6 +2,7 @@
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { SvcError } from "../errors.ts";
+import { noLog, type Log } from "../lib/log.ts";
 import type { Terminal } from "../lib/terminal.ts";
 import { HelperPool } from "./helper-pool.ts";
 import { HostFiles } from "./host-files.ts";
@@ -61,7 +62,7 @@ export interface IdentitiesOptions {
   /** Default: a look-up of its own through `getent`. */
   users?: Users;
   /** Warnings: a helper that died. */
-  log?: (message: string, details: Record<string, unknown>) => void;
+  log?: Pick<Log, "warn">;
 }
 
 export function createIdentities(options: IdentitiesOptions = {}): Identities {
@@ -71,7 +72,7 @@ export function createIdentities(options: IdentitiesOptions = {}): Identities {
     searchPath = systemDirs.join(":"),
     setprivDirs = systemDirs,
     users = createUsers(),
-    log = () => undefined,
+    log = noLog,
   } = options;
   const selfUid = process.geteuid?.() ?? -1;
   const selfGid = process.getegid?.() ?? -1;

@@ -8,6 +8,7 @@ import { isUpState, type ContainerRecord } from "../docker/container-record.ts";
 import type { EngineChange } from "../docker/engine-state.ts";
 import type { EngineEvents } from "../docker/events.ts";
 import { SvcError } from "../errors.ts";
+import type { Log } from "../lib/log.ts";
 import { mapBounded } from "../lib/map-bounded.ts";
 import type { AppNetworks } from "./app-networks.ts";
 import type { Terminal } from "../lib/terminal.ts";
@@ -41,7 +42,7 @@ export interface ContainerRuntimeOptions extends Omit<
   isInsecure: (host: string) => Promise<boolean>;
   /** Processes that a regular user's container has at most, unless its compose file says otherwise. */
   usersPidsLimit: number;
-  log: (message: string, details: Record<string, unknown>) => void;
+  log: Pick<Log, "warn">;
 }
 
 /** The host's kernel may lack the means. */
@@ -272,7 +273,7 @@ export abstract class ContainerRuntime extends FollowingRuntime<ContainerApp> im
       const { MemoryLimit, CpuCfsQuota } = info as EngineLimits;
       this.#enforces = { memory: MemoryLimit, cpus: CpuCfsQuota };
     } catch (error) {
-      this.#options.log("the container engine does not say which limits it enforces", { error });
+      this.#options.log.warn({ err: error }, "the container engine does not say which limits it enforces");
     }
   }
 
@@ -281,7 +282,10 @@ export abstract class ContainerRuntime extends FollowingRuntime<ContainerApp> im
     try {
       await work;
     } catch (error) {
-      this.#options.log("the containers of an app could not be looked into", { app: app.id, error });
+      this.#options.log.warn(
+        { app: app.id, err: error },
+        "the containers of an app could not be looked into",
+      );
     }
   }
 

@@ -5,12 +5,13 @@
 import { storeLabel } from "../docker/attribution.ts";
 import type { EngineState } from "../docker/engine-state.ts";
 import type { DockerEngine } from "../docker/engine.ts";
+import type { Log } from "../lib/log.ts";
 
 export interface EngineRestartsOptions {
   engine: DockerEngine;
   state: EngineState;
   storeId: string;
-  log: (message: string, details: Record<string, unknown>) => void;
+  log: Pick<Log, "info" | "warn">;
 }
 
 /** From now on, until it is disposed of. */
@@ -20,9 +21,9 @@ export function forbidEngineRestarts({ engine, state, storeId, log }: EngineRest
       await engine.call("change a restart policy", (docker) =>
         docker.getContainer(id).update({ RestartPolicy: { Name: "no" } }),
       );
-      log("the engine restarts a container of an app no more", { id });
+      log.info({ id }, "the engine restarts a container of an app no more");
     } catch (error) {
-      log("the engine may restart a container of an app", { id, error });
+      log.warn({ id, err: error }, "the engine may restart a container of an app");
     }
   };
   return state.onChange((change) => {

@@ -2,6 +2,7 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import test from "ava";
 import { ContainerPrograms } from "../../src/docker/container-programs.ts";
+import { noLog } from "../../src/lib/log.ts";
 
 interface Inspected {
   readonly Running: boolean;
@@ -29,7 +30,7 @@ function programsOf(pid: number, isOver: () => boolean, first: Inspected[]) {
       },
     },
     executor: {} as never,
-    log: () => undefined,
+    log: noLog,
   });
   return { programs, written };
 }

@@ -175,7 +175,10 @@ export class ComposeRuntime extends ContainerRuntime {
       return watched.containers.listed("all");
     });
     await this.#images.removeNameless(before).catch((error: unknown) => {
-      this.#options.log("images that a project ran before could not be removed", { app: app.id, error });
+      this.#options.log.warn(
+        { app: app.id, err: error },
+        "images that a project ran before could not be removed",
+      );
     });
   }
 

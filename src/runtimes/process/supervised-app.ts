@@ -94,7 +94,7 @@ export class SupervisedApp {
       log: { root: runDir, path: "supervisor.err" },
     });
     if (cgroup !== null) await cgroups?.enter(cgroup, pid, uid);
-    log("supervisor started", { app: id, pid });
+    log.info({ app: id, pid }, "supervisor started");
 
     await this.#watch.meet(owner, runId, pid);
     await this.#watch.changes.until(() => {
@@ -135,7 +135,7 @@ export class SupervisedApp {
     const hold = { connection, isHeld: true };
     void connection
       .watch(() => undefined)
-      .catch((error: unknown) => log("talk with a supervisor failed", { app: id, error }))
+      .catch((error: unknown) => log.warn({ app: id, err: error }, "talk with a supervisor failed"))
       .finally(() => (hold.isHeld = false));
     try {
       await connection.request({ cmd: "freeze" }, freezeMs);
@@ -205,7 +205,7 @@ export class SupervisedApp {
       });
       leftover = Number(/"leftover":(\d+)/.exec(stdout)?.[1] ?? Number.NaN);
       if (Number.isNaN(leftover)) {
-        log("sweep failed", { app: id, stderr });
+        log.warn({ app: id, stderr }, "sweep failed");
         throw new SvcError("internal", `what app "${id}" left running could not be ended`);
       }
     }

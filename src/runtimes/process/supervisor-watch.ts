@@ -8,6 +8,7 @@ import type { RunnableApp } from "../runtime.ts";
 import { StatusChanges } from "../status-changes.ts";
 import { neverStarted, statusOf, type ProcessStatus } from "./process-status.ts";
 import type { FairTurns } from "../../lib/fair-turns.ts";
+import type { Log } from "../../lib/log.ts";
 import { connectSupervisor, type PeerUid, type SupervisorConnection } from "./supervisor-connection.ts";
 import { parseState } from "./supervisor-messages.ts";
 import type { SupervisorState } from "./supervisor-types.ts";
@@ -22,7 +23,7 @@ export interface SupervisorWatchOptions {
   turns?: FairTurns;
   /** `/proc/sys/kernel/random/boot_id`. */
   bootId: string;
-  log: (message: string, details: Record<string, unknown>) => void;
+  log: Pick<Log, "info" | "warn">;
 }
 
 /** How long a supervisor that was just started may take to answer. */
@@ -108,7 +109,9 @@ export class SupervisorWatch {
         this.accept(state);
         first.resolve(!state.final);
       })
-      .catch((error: unknown) => this.#options.log("talk with a supervisor failed", { app: id, error }))
+      .catch((error: unknown) =>
+        this.#options.log.warn({ app: id, err: error }, "talk with a supervisor failed"),
+      )
       .finally(() => {
         clearTimeout(giveUp);
         if (this.#connection === connection) {
@@ -125,7 +128,7 @@ export class SupervisorWatch {
     try {
       return await this.attach();
     } catch (error) {
-      this.#options.log("a supervisor cannot be talked to", { app: this.#ref.id, error });
+      this.#options.log.warn({ app: this.#ref.id, err: error }, "a supervisor cannot be talked to");
       return false;
     }
   }
@@ -163,7 +166,7 @@ export class SupervisorWatch {
       await connection?.request({ cmd: "stop", graceMs });
       await this.changes.until(() => this.#connection !== connection, graceMs + endMarginMs);
     } catch (error) {
-      this.#options.log("a supervisor did not stop its app", { app: this.#ref.id, error });
+      this.#options.log.warn({ app: this.#ref.id, err: error }, "a supervisor did not stop its app");
       this.#connection = undefined;
       connection?.close();
     }
@@ -220,11 +223,11 @@ export class SupervisorWatch {
       if (error instanceof SvcError && error.code === "not_found") return undefined;
       // A link, a directory, more than a state can be: the owner put it there, and must not keep root from removing the app.
       if (!(error instanceof SvcError) || error.code === "unavailable") throw error;
-      this.#options.log("state.json cannot be read and is passed over", { app: id, error });
+      this.#options.log.warn({ app: id, err: error }, "state.json cannot be read and is passed over");
       return undefined;
     }
     const state = parseState(json);
-    if (state === undefined) this.#options.log("damaged state.json is passed over", { app: id });
+    if (state === undefined) this.#options.log.warn({ app: id }, "damaged state.json is passed over");
     return state;
   }
 
@@ -248,7 +251,7 @@ export class SupervisorWatch {
     this.#lookAgain = setTimeout(() => {
       if (this.#detached || this.#operations !== operations) return;
       this.findOut().catch((error: unknown) => {
-        this.#options.log("cannot tell what became of an app", { app: this.#ref.id, error });
+        this.#options.log.warn({ app: this.#ref.id, err: error }, "cannot tell what became of an app");
         this.#becomeUnknown("what became of it cannot be told");
       });
     }, lookAgainMs).unref();
@@ -279,7 +282,7 @@ export class SupervisorWatch {
       this.#becomeUnknown("its supervisor does not answer");
     } catch (error) {
       if (isStale()) return;
-      this.#options.log("cannot tell what became of an app", { app: id, error });
+      this.#options.log.warn({ app: id, err: error }, "cannot tell what became of an app");
       this.#becomeUnknown("what became of it cannot be told");
     } finally {
       if (this.#connection === connection) this.#connection = undefined;

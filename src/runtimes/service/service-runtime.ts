@@ -3,6 +3,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { SvcError } from "../../errors.ts";
 import type { Identities } from "../../identity/identities.ts";
 import { systemDirs } from "../../identity/launch.ts";
+import type { Log } from "../../lib/log.ts";
 import { Ticker } from "../../lib/ticker.ts";
 import { FollowingRuntime } from "../followed-apps.ts";
 import { limitsOf } from "../limits.ts";
@@ -39,7 +40,7 @@ export interface ServiceRuntimeOptions {
   enforces: { memory: boolean; cpus: boolean };
   /** Why what listens on a port is not this app; `undefined` when it is, or nobody can tell. */
   whyForeign: (appId: string, port: number) => Promise<string | undefined>;
-  log: (message: string, details: Record<string, unknown>) => void;
+  log: Pick<Log, "warn">;
 }
 
 /** There where packages of this runtime can be installed. */
@@ -301,7 +302,7 @@ export class ServiceRuntime extends FollowingRuntime<ServiceApp> implements AppR
     this.#looks ??= new Ticker(lookMs, async () => {
       if (this.apps.size === 0) return;
       await this.#look().catch((error: unknown) => {
-        this.#options.log("systemd does not say how apps fare", { error });
+        this.#options.log.warn({ err: error }, "systemd does not say how apps fare");
       });
     });
   }

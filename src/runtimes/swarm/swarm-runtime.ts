@@ -209,10 +209,10 @@ export class SwarmRuntime extends FollowingRuntime<SwarmApp> implements AppRunti
       if (hasBegun && reason !== "unavailable") await this.stop(app);
       await this.#api.removeHanded(app.id);
     } catch (failure) {
-      this.#options.log("what a start on the swarm left could not be removed", {
-        app: app.id,
-        error: failure,
-      });
+      this.#options.log.warn(
+        { app: app.id, err: failure },
+        "what a start on the swarm left could not be removed",
+      );
     }
   }
 
@@ -568,7 +568,7 @@ export class SwarmRuntime extends FollowingRuntime<SwarmApp> implements AppRunti
     } catch (error) {
       this.#inService = undefined;
       // Each app shows it for as long as it is so.
-      if (!this.#isAway) this.#options.log("the swarm cannot be asked", { error });
+      if (!this.#isAway) this.#options.log.warn({ err: error }, "the swarm cannot be asked");
       this.#isAway = true;
       const { message } = error as Error;
       for (const app of this.apps.values()) app.lost(message);

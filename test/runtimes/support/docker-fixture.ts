@@ -47,8 +47,9 @@ export class DockerFixture implements AsyncDisposable {
     const events = resources.use(new EngineEvents({ engine: plain }));
     const client = new WatchedEngine(plain, events);
     const state = resources.use(new EngineState({ engine: client, events }));
-    const log = (message: string, details: Record<string, unknown>): unknown =>
-      this.log.push(`${message} ${JSON.stringify(details)}`);
+    const say = (details: object, message: string): void =>
+      void this.log.push(`${message} ${JSON.stringify(details)}`);
+    const log = { info: say, warn: say };
     const options = {
       ...{ engine: client, events, state, identities: this.identities },
       storeId: "test",
@@ -67,8 +68,8 @@ export class DockerFixture implements AsyncDisposable {
           executor: { bootId: "", pid: 0, startTicks: 0 },
         }),
       ),
-      log,
       ...overrides,
+      log,
     };
     resources.use(forbidEngineRestarts(options));
     this.runtime = resources.use(new DockerRuntime(options));

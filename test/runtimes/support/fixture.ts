@@ -6,6 +6,7 @@ import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { createIdentities, type Identities } from "../../../src/identity/identities.ts";
 import { readBootId } from "../../../src/lib/boot-id.ts";
+import { noLog } from "../../../src/lib/log.ts";
 import type { Manifest } from "../../../src/packages/manifest.ts";
 import { ProcessRuntime, type ProcessRuntimeOptions } from "../../../src/runtimes/process/process-runtime.ts";
 import type { RunnableApp } from "../../../src/runtimes/runtime.ts";
@@ -106,7 +107,7 @@ export function runtimeOptions(identities: Identities, bootId: string): ProcessR
     nodePath: process.execPath,
     supervisorPath: join(import.meta.dirname, "../../../src/runtimes/process/supervisor.mjs"),
     settleMs: 200,
-    log: () => undefined,
+    log: noLog,
   };
 }
 
