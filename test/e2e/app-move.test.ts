@@ -518,7 +518,7 @@ async function moveAndKill(
   while (!over.signal.aborted) {
     const copies = await runningCopies(nodes, id);
     if (copies.length > 1) both.push(Math.round(performance.now() - begunMs));
-    await wait(5);
+    await wait(25);
   }
   const [, [exitCode]] = await struck;
   assert.deepEqual(both, [], `killed after ${Math.round(afterMs)} ms, it ran on both nodes: ${said}`);

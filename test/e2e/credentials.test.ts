@@ -5,7 +5,7 @@ import { AppService } from "../../gen/svc/v1/app_pb.ts";
 import { CredentialService } from "../../gen/svc/v1/credential_pb.ts";
 import { SourceService } from "../../gen/svc/v1/source_pb.ts";
 import { hasScript, needsScript, onTerminal } from "../cli/support/on-terminal.ts";
-import { protocols, startDaemon } from "../support/daemon.ts";
+import { protocolOf, startDaemon } from "../support/daemon.ts";
 import { errorOf } from "../support/errors.ts";
 import { askingFor, GitServer, redirectingTo } from "../support/git-server.ts";
 import { freePort, writeRepository } from "../support/packages.ts";
@@ -15,36 +15,34 @@ const password = "a-password-that-nobody-else-knows";
 const login = { username: "me", password };
 const nobody = 65_534;
 
-for (const protocol of protocols) {
-  test(`a secret goes in and never comes out (${protocol})`, async (t) => {
-    await using daemon = await startDaemon();
-    const credentials = daemon.client(CredentialService, protocol);
-    const spec = { name: "forge", kind: "git", host: "Git.Example.org:8443", username: "me" };
+test("a secret goes in and never comes out", async (t) => {
+  await using daemon = await startDaemon();
+  const credentials = daemon.client(CredentialService, protocolOf(import.meta.url));
+  const spec = { name: "forge", kind: "git", host: "Git.Example.org:8443", username: "me" };
 
-    const made = await credentials.upsertCredential({ ...spec, secret: password });
+  const made = await credentials.upsertCredential({ ...spec, secret: password });
 
-    t.like(made, { name: "forge", host: "git.example.org:8443", username: "me", secret: "***" });
-    const { credentials: listed } = await credentials.listCredentials({});
-    t.deepEqual(
-      listed.map(({ name, secret }) => [name, secret]),
-      [["forge", "***"]],
-    );
-    const moved = { ...spec, host: "elsewhere.example.org", secret: "***" };
-    t.like(await errorOf(credentials.upsertCredential(moved)), {
-      code: "InvalidArgument",
-      reason: "invalid_request",
-    });
-    const renamed = { ...spec, username: "you", secret: "***" };
-    t.is((await credentials.upsertCredential(renamed)).username, "you");
-    t.like(await errorOf(credentials.upsertCredential({ ...spec, name: "new", secret: "***" })), {
-      code: "InvalidArgument",
-      reason: "invalid_request",
-    });
-    await credentials.removeCredential({ name: "forge" });
-    t.like(await errorOf(credentials.removeCredential({ name: "forge" })), { code: "NotFound" });
-    t.false(daemon.log().includes(password));
+  t.like(made, { name: "forge", host: "git.example.org:8443", username: "me", secret: "***" });
+  const { credentials: listed } = await credentials.listCredentials({});
+  t.deepEqual(
+    listed.map(({ name, secret }) => [name, secret]),
+    [["forge", "***"]],
+  );
+  const moved = { ...spec, host: "elsewhere.example.org", secret: "***" };
+  t.like(await errorOf(credentials.upsertCredential(moved)), {
+    code: "InvalidArgument",
+    reason: "invalid_request",
   });
-}
+  const renamed = { ...spec, username: "you", secret: "***" };
+  t.is((await credentials.upsertCredential(renamed)).username, "you");
+  t.like(await errorOf(credentials.upsertCredential({ ...spec, name: "new", secret: "***" })), {
+    code: "InvalidArgument",
+    reason: "invalid_request",
+  });
+  await credentials.removeCredential({ name: "forge" });
+  t.like(await errorOf(credentials.removeCredential({ name: "forge" })), { code: "NotFound" });
+  t.false(daemon.log().includes(password));
+});
 
 test("an app is installed and upgraded from a host that asks for a password", async (t) => {
   await using daemon = await startDaemon();
@@ -139,49 +137,47 @@ test("a host that redirects does not get the password shown elsewhere", async (t
   t.is((await onTerminal(["credential", "remove", "forge", ...socket])).exitCode, 0);
 });
 
-for (const protocol of protocols) {
-  test(`sources are added and removed; those of the configuration file stay (${protocol})`, async (t) => {
-    await using daemon = await startDaemon({ config: '[[sources]]\nname = "main"\nurl = "./main"\n' });
-    const sources = daemon.client(SourceService, protocol);
-    const repository = join(daemon.dir, "index");
-    await writeRepository(join(daemon.dir, "web"), await freePort(), [{ version: "1.0.0" }]);
-    const index = `packages:\n  web: { repo: "file://${join(daemon.dir, "web")}" }\n`;
-    await writeRepository(repository, await freePort(), [{ files: { "index.yaml": index } }]);
+test("sources are added and removed; those of the configuration file stay", async (t) => {
+  await using daemon = await startDaemon({ config: '[[sources]]\nname = "main"\nurl = "./main"\n' });
+  const sources = daemon.client(SourceService, protocolOf(import.meta.url));
+  const repository = join(daemon.dir, "index");
+  await writeRepository(join(daemon.dir, "web"), await freePort(), [{ version: "1.0.0" }]);
+  const index = `packages:\n  web: { repo: "file://${join(daemon.dir, "web")}" }\n`;
+  await writeRepository(repository, await freePort(), [{ files: { "index.yaml": index } }]);
 
-    t.like(await sources.upsertSource({ name: "mine", url: `file://${repository}` }), { configured: false });
-    t.deepEqual(
-      (await sources.listSources({})).sources.map(({ name, configured }) => [name, configured]),
-      [
-        ["examples", true],
-        ["main", true],
-        ["mine", false],
-        ["svc", false],
-      ],
-    );
-    const found = await sources.searchPackages({ query: " WEB  web", source: "mine" });
-    t.like(found, { packages: [{ spec: "mine/web", source: "mine", id: "web", name: "web" }], total: 1 });
-    const { packages, errors } = await sources.searchPackages({ query: "web" });
-    t.true(packages.some(({ spec }) => spec === "mine/web"));
-    t.true(
-      errors.some(({ source, error }) => source === "main" && error !== ""),
-      "one that is not there",
-    );
-    t.like(await sources.searchPackages({ query: "web nothing", source: "mine" }), {
-      packages: [],
-      total: 0,
-    });
-    t.like(await errorOf(sources.searchPackages({ source: "nowhere" })), { reason: "invalid_request" });
-    t.is((await daemon.client(AppService).installApp({ spec: "mine/web" })).origin?.source, "mine");
-    t.like(await errorOf(sources.upsertSource({ name: "main", url: "/elsewhere" })), {
-      code: "FailedPrecondition",
-      reason: "not_possible",
-    });
-    t.like(await errorOf(sources.removeSource({ name: "main" })), { reason: "not_possible" });
-    t.like(await errorOf(sources.upsertSource({ name: "bad", url: "ext::sh -c id" })), {
-      code: "InvalidArgument",
-      reason: "invalid_request",
-    });
-    await sources.removeSource({ name: "mine" });
-    t.like(await errorOf(sources.removeSource({ name: "mine" })), { code: "NotFound" });
+  t.like(await sources.upsertSource({ name: "mine", url: `file://${repository}` }), { configured: false });
+  t.deepEqual(
+    (await sources.listSources({})).sources.map(({ name, configured }) => [name, configured]),
+    [
+      ["examples", true],
+      ["main", true],
+      ["mine", false],
+      ["svc", false],
+    ],
+  );
+  const found = await sources.searchPackages({ query: " WEB  web", source: "mine" });
+  t.like(found, { packages: [{ spec: "mine/web", source: "mine", id: "web", name: "web" }], total: 1 });
+  const { packages, errors } = await sources.searchPackages({ query: "web" });
+  t.true(packages.some(({ spec }) => spec === "mine/web"));
+  t.true(
+    errors.some(({ source, error }) => source === "main" && error !== ""),
+    "one that is not there",
+  );
+  t.like(await sources.searchPackages({ query: "web nothing", source: "mine" }), {
+    packages: [],
+    total: 0,
   });
-}
+  t.like(await errorOf(sources.searchPackages({ source: "nowhere" })), { reason: "invalid_request" });
+  t.is((await daemon.client(AppService).installApp({ spec: "mine/web" })).origin?.source, "mine");
+  t.like(await errorOf(sources.upsertSource({ name: "main", url: "/elsewhere" })), {
+    code: "FailedPrecondition",
+    reason: "not_possible",
+  });
+  t.like(await errorOf(sources.removeSource({ name: "main" })), { reason: "not_possible" });
+  t.like(await errorOf(sources.upsertSource({ name: "bad", url: "ext::sh -c id" })), {
+    code: "InvalidArgument",
+    reason: "invalid_request",
+  });
+  await sources.removeSource({ name: "mine" });
+  t.like(await errorOf(sources.removeSource({ name: "mine" })), { code: "NotFound" });
+});

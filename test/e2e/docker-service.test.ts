@@ -7,7 +7,7 @@ import type { Client } from "@connectrpc/connect";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
 import { DaemonService } from "../../gen/svc/v1/daemon_pb.ts";
 import { DockerService, type DockerEvent } from "../../gen/svc/v1/docker_pb.ts";
-import { startDaemon, type Protocol, type TestDaemon } from "../support/daemon.ts";
+import { protocolOf, startDaemon, type Protocol, type TestDaemon } from "../support/daemon.ts";
 import { dockerTest, needsDocker, sharedEngine } from "../support/docker-test.ts";
 import { whyNoDocker } from "../support/docker.ts";
 import { errorOf } from "../support/errors.ts";
@@ -62,14 +62,17 @@ async function installApp(daemon: TestDaemon): Promise<void> {
   await apps.startApp({ id: "web" });
 }
 
-/** Those with the whole root context, over each protocol. */
+/** Those with the whole root context, each over another transport, and over others again for the next who asks. */
 function rootClients(): [name: string, client: Docker][] {
   const daemon = shared.daemon!;
-  return protocols.flatMap((protocol): [string, Docker][] => [
-    [`${protocol}, root peer`, daemon.client(DockerService, protocol)],
-    [`${protocol}, token`, daemon.tokenClient(DockerService, protocol)],
-  ]);
+  const [one = "grpc", other = "rest"] = [0, 1].map((at) => protocols[(turn + at) % protocols.length]);
+  turn++;
+  return [
+    [`${one}, root peer`, daemon.client(DockerService, one)],
+    [`${other}, token`, daemon.tokenClient(DockerService, other)],
+  ];
 }
+let turn = 0;
 
 function docker(): Docker {
   return shared.daemon!.client(DockerService, "grpc");
@@ -320,65 +323,60 @@ dockerTest(`a prune must say what, and whether only what dangles${needsDocker}`,
   t.like(error, { code: "InvalidArgument", reason: "invalid_request" });
 });
 
-for (const protocol of protocols) {
-  dockerTest(
-    `a prune does what its dry run says, and says what stays (${protocol})${needsDocker}`,
-    async (t) => {
-      const client = shared.daemon!.client(DockerService, protocol);
-      const engine = engineNow();
-      const unused = await engine.images.build("svc/unused:1", { files: { [`etc/${protocol}`]: "1" } });
-      const labels = { "svc.app": "web", "svc.store": shared.storeId };
-      (await engine.request("POST", "/volumes/create", { Name: "orphan" })).expect(201);
-      (await engine.request("POST", "/volumes/create", { Name: "declared", Labels: labels })).expect(201);
-      const { Name: anonymous } = (await engine.request("POST", "/volumes/create", {})).expect(201) as {
-        Name: string;
-      };
-      await shared.daemon!.client(AppService).stopApp({ id: "web" });
-      await run("user");
+dockerTest(`a prune does what its dry run says, and says what stays${needsDocker}`, async (t) => {
+  const client = shared.daemon!.client(DockerService, protocolOf(import.meta.url));
+  const engine = engineNow();
+  const unused = await engine.images.build("svc/unused:1", { files: { "etc/own": "1" } });
+  const labels = { "svc.app": "web", "svc.store": shared.storeId };
+  (await engine.request("POST", "/volumes/create", { Name: "orphan" })).expect(201);
+  (await engine.request("POST", "/volumes/create", { Name: "declared", Labels: labels })).expect(201);
+  const { Name: anonymous } = (await engine.request("POST", "/volumes/create", {})).expect(201) as {
+    Name: string;
+  };
+  await shared.daemon!.client(AppService).stopApp({ id: "web" });
+  await run("user");
 
-      const dangling = await client.pruneDocker({ target: "images", danglingOnly: true, dryRun: true });
-      t.deepEqual(dangling.removed, [], "a tagged image does not dangle");
-      const plan = await client.pruneDocker({ target: "images", danglingOnly: false, dryRun: true });
-      t.deepEqual(
-        plan.removed.map(({ id, name }) => ({ id, name })),
-        [{ id: unused, name: "svc/unused:1" }],
-      );
-      t.is(plan.freedBytes, plan.removed[0]?.sizeBytes ?? -1n);
-      t.true(plan.dryRun);
-      (await engine.request("GET", `/images/${unused}/json`)).expect(200);
-      const done = await client.pruneDocker({ target: "images", danglingOnly: false, dryRun: false });
-      t.deepEqual({ ...done, dryRun: true }, plan);
-      t.is((await engine.request("GET", `/images/${unused}/json`)).status, 404);
-
-      const onlyAnonymous = await client.pruneDocker({ target: "volumes", danglingOnly: true, dryRun: true });
-      t.deepEqual(
-        onlyAnonymous.removed.map(({ name }) => name),
-        [anonymous],
-      );
-      const chosen = { target: "volumes", danglingOnly: false, ids: ["orphan", "declared"] };
-      t.deepEqual(
-        (await client.pruneDocker(chosen)).removed.map(({ name }) => name),
-        ["orphan"],
-        "what was chosen, and may go",
-      );
-      const volumes = await client.pruneDocker({ target: "volumes", danglingOnly: false });
-      t.deepEqual(
-        volumes.removed.map(({ name }) => name),
-        [anonymous],
-      );
-      t.like(volumes.skipped[0], {
-        name: "declared",
-        reason: 'the installed app "web" keeps data in it',
-      });
-      const cache = await client.pruneDocker({ target: "build_cache", danglingOnly: false });
-      t.like(cache, { removed: [], skipped: [], dryRun: false, freedBytes: 0n });
-
-      await shared.daemon!.client(AppService).startApp({ id: "web" });
-      await remove("user");
-      await engine.request("DELETE", "/volumes/declared");
-    },
+  const dangling = await client.pruneDocker({ target: "images", danglingOnly: true, dryRun: true });
+  t.deepEqual(dangling.removed, [], "a tagged image does not dangle");
+  const plan = await client.pruneDocker({ target: "images", danglingOnly: false, dryRun: true });
+  t.deepEqual(
+    plan.removed.map(({ id, name }) => ({ id, name })),
+    [{ id: unused, name: "svc/unused:1" }],
   );
-}
+  t.is(plan.freedBytes, plan.removed[0]?.sizeBytes ?? -1n);
+  t.true(plan.dryRun);
+  (await engine.request("GET", `/images/${unused}/json`)).expect(200);
+  const done = await client.pruneDocker({ target: "images", danglingOnly: false, dryRun: false });
+  t.deepEqual({ ...done, dryRun: true }, plan);
+  t.is((await engine.request("GET", `/images/${unused}/json`)).status, 404);
+
+  const onlyAnonymous = await client.pruneDocker({ target: "volumes", danglingOnly: true, dryRun: true });
+  t.deepEqual(
+    onlyAnonymous.removed.map(({ name }) => name),
+    [anonymous],
+  );
+  const chosen = { target: "volumes", danglingOnly: false, ids: ["orphan", "declared"] };
+  t.deepEqual(
+    (await client.pruneDocker(chosen)).removed.map(({ name }) => name),
+    ["orphan"],
+    "what was chosen, and may go",
+  );
+  const volumes = await client.pruneDocker({ target: "volumes", danglingOnly: false });
+  t.deepEqual(
+    volumes.removed.map(({ name }) => name),
+    [anonymous],
+  );
+  t.like(volumes.skipped[0], {
+    name: "declared",
+    reason: 'the installed app "web" keeps data in it',
+  });
+  const cache = await client.pruneDocker({ target: "build_cache", danglingOnly: false });
+  t.like(cache, { removed: [], skipped: [], dryRun: false, freedBytes: 0n });
+
+  await shared.daemon!.client(AppService).startApp({ id: "web" });
+  await remove("user");
+  await engine.request("DELETE", "/volumes/declared");
+});
 
 dockerTest(`an image that an app without a container needs stays${needsDocker}`, async (t) => {
   await shared.daemon!.client(AppService).stopApp({ id: "web" });

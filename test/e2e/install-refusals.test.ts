@@ -4,7 +4,7 @@ import { join } from "node:path";
 import test, { type ExecutionContext } from "ava";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
 import { sharedDaemon } from "../support/daemon-test.ts";
-import { protocols, startDaemon, type TestDaemon } from "../support/daemon.ts";
+import { protocolOf, protocols, startDaemon, type TestDaemon } from "../support/daemon.ts";
 import { errorOf } from "../support/errors.ts";
 import { freePort, writePackage, writeRepository } from "../support/packages.ts";
 
@@ -16,26 +16,53 @@ async function leavesNothing(t: ExecutionContext, daemon: TestDaemon): Promise<v
   t.deepEqual(await readdir(join(daemon.storeDir, "run")), []);
 }
 
-for (const protocol of protocols) {
-  test(`a license must be acknowledged (${protocol})`, async (t) => {
-    const daemon = await emptyDaemon();
-    const apps = daemon.client(AppService, protocol);
-    const dir = join(daemon.dir, "package");
-    await writePackage(dir, await freePort(), { files: { "LICENSE.md": "Be kind.\n", COPYING: "Share.\n" } });
-    const error = await errorOf(apps.installApp({ spec: dir }));
-    t.like(error, { code: "FailedPrecondition", reason: "license_required" });
-    t.deepEqual(
-      error.payload.case === "licenseRequired" &&
-        error.payload.value.licenses.map(({ name, text, sha256 }) => [name, text, sha256.length]),
-      [
-        ["COPYING", "Share.\n", 64],
-        ["LICENSE.md", "Be kind.\n", 64],
-      ],
-    );
-    await leavesNothing(t, daemon);
-    t.is((await apps.installApp({ spec: dir, licenseAck: true })).state, "STOPPED");
-  });
+test("a license must be acknowledged", async (t) => {
+  const daemon = await emptyDaemon();
+  const apps = daemon.client(AppService, protocolOf(import.meta.url));
+  const dir = join(daemon.dir, "package");
+  await writePackage(dir, await freePort(), { files: { "LICENSE.md": "Be kind.\n", COPYING: "Share.\n" } });
+  const error = await errorOf(apps.installApp({ spec: dir }));
+  t.like(error, { code: "FailedPrecondition", reason: "license_required" });
+  t.deepEqual(
+    error.payload.case === "licenseRequired" &&
+      error.payload.value.licenses.map(({ name, text, sha256 }) => [name, text, sha256.length]),
+    [
+      ["COPYING", "Share.\n", 64],
+      ["LICENSE.md", "Be kind.\n", 64],
+    ],
+  );
+  await leavesNothing(t, daemon);
+  t.is((await apps.installApp({ spec: dir, licenseAck: true })).state, "STOPPED");
+});
 
+test("an id in two sources is ambiguous", async (t) => {
+  await using daemon = await startDaemon({
+    config: '[[sources]]\nname = "mine"\nurl = "./mine"\n[[sources]]\nname = "other"\nurl = "./other"\n',
+  });
+  for (const name of ["mine", "other"]) {
+    await writePackage(join(daemon.dir, name, "web"), await freePort());
+    await writeFile(
+      join(daemon.dir, name, "index.yaml"),
+      `packages:\n  web: { directory: web, name: Web of ${name}, summary: From ${name} }\n`,
+    );
+  }
+  const apps = daemon.client(AppService, protocolOf(import.meta.url));
+  const error = await errorOf(apps.installApp({ spec: "web" }));
+  t.like(error, { code: "FailedPrecondition", reason: "ambiguous" });
+  t.deepEqual(
+    error.payload.case === "ambiguous" &&
+      error.payload.value.candidates.map(({ spec, source }) => [spec, source]),
+    [
+      ["mine/web", "mine"],
+      ["other/web", "other"],
+    ],
+  );
+  await leavesNothing(t, daemon);
+  t.is((await apps.installApp({ spec: "other/web" })).origin?.source, "other");
+  t.is((await apps.installApp({ spec: "web", source: "mine" })).id, "web-2");
+});
+
+for (const protocol of protocols) {
   test(`a long license is shown by its first 64 KiB, over gRPC by what trailers take (${protocol})`, async (t) => {
     const daemon = await emptyDaemon();
     const apps = daemon.client(AppService, protocol);
@@ -55,33 +82,6 @@ for (const protocol of protocols) {
     }
     await leavesNothing(t, daemon);
   });
-
-  test(`an id in two sources is ambiguous (${protocol})`, async (t) => {
-    await using daemon = await startDaemon({
-      config: '[[sources]]\nname = "mine"\nurl = "./mine"\n[[sources]]\nname = "other"\nurl = "./other"\n',
-    });
-    for (const name of ["mine", "other"]) {
-      await writePackage(join(daemon.dir, name, "web"), await freePort());
-      await writeFile(
-        join(daemon.dir, name, "index.yaml"),
-        `packages:\n  web: { directory: web, name: Web of ${name}, summary: From ${name} }\n`,
-      );
-    }
-    const apps = daemon.client(AppService, protocol);
-    const error = await errorOf(apps.installApp({ spec: "web" }));
-    t.like(error, { code: "FailedPrecondition", reason: "ambiguous" });
-    t.deepEqual(
-      error.payload.case === "ambiguous" &&
-        error.payload.value.candidates.map(({ spec, source }) => [spec, source]),
-      [
-        ["mine/web", "mine"],
-        ["other/web", "other"],
-      ],
-    );
-    await leavesNothing(t, daemon);
-    t.is((await apps.installApp({ spec: "other/web" })).origin?.source, "other");
-    t.is((await apps.installApp({ spec: "web", source: "mine" })).id, "web-2");
-  });
 }
 
 test("a failed build leaves nothing and shows its last lines", async (t) => {
@@ -98,15 +98,12 @@ process:
     - exec: [sh, -c, "echo about to fail; echo on stderr >&2; exit 7"]
 `;
   await writeFile(join(dir, "svc.yaml"), manifest);
-  for (const protocol of protocols) {
-    const error = await errorOf(daemon.client(AppService, protocol).installApp({ spec: dir }));
-    t.like(error, { code: "FailedPrecondition", reason: "build_failed" }, protocol);
-    t.true(error.payload.case === "commandFailed" && error.payload.value.exitCode === 7, protocol);
-    t.true(
-      error.payload.case === "commandFailed" && error.payload.value.lastLines.includes("about to fail"),
-      protocol,
-    );
-  }
+  const error = await errorOf(
+    daemon.client(AppService, protocolOf(import.meta.url)).installApp({ spec: dir }),
+  );
+  t.like(error, { code: "FailedPrecondition", reason: "build_failed" });
+  t.true(error.payload.case === "commandFailed" && error.payload.value.exitCode === 7);
+  t.true(error.payload.case === "commandFailed" && error.payload.value.lastLines.includes("about to fail"));
   await leavesNothing(t, daemon);
 });
 

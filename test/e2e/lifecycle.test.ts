@@ -7,7 +7,7 @@ import type { JsonObject } from "@bufbuild/protobuf";
 import test from "ava";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
 import { sharedDaemon } from "../support/daemon-test.ts";
-import { protocols, startDaemon } from "../support/daemon.ts";
+import { protocolOf, protocols, startDaemon } from "../support/daemon.ts";
 import { errorOf } from "../support/errors.ts";
 import { eventually } from "../support/eventually.ts";
 import { freePort, writePackage } from "../support/packages.ts";
@@ -16,29 +16,27 @@ const emptyDaemon = sharedDaemon();
 
 const failing = `console.log("no luck today"); process.exit(9);`;
 
-for (const protocol of protocols) {
-  test(`a start that fails shows how (${protocol})`, async (t) => {
-    const daemon = await emptyDaemon();
-    const apps = daemon.client(AppService, protocol);
-    const dir = join(daemon.dir, "package");
-    await writePackage(dir, await freePort(), {
-      files: { "server.mjs": failing },
-      manifest: "restart: { policy: never }\n",
-    });
-    await apps.installApp({ spec: dir });
-    const error = await errorOf(apps.startApp({ id: "web" }));
-    t.like(error, { code: "FailedPrecondition", reason: "start_failed" });
-    const payload = error.payload.case === "commandFailed" ? error.payload.value : undefined;
-    t.is(payload?.exitCode, 9);
-    t.true(payload?.lastLines.includes("no luck today"));
-    const app = await apps.getApp({ id: "web" });
-    t.like(app, { state: "FAILED", exitCode: 9, enabled: true });
-    t.is(`app "web" did not start: ${app.stateReason}`, error.message);
-    t.true(app.lastLines.includes("no luck today"));
-    t.is((await apps.stopApp({ id: "web" })).state, "STOPPED", "a stop clears the failure");
-    await apps.removeApp({ id: "web" });
+test("a start that fails shows how", async (t) => {
+  const daemon = await emptyDaemon();
+  const apps = daemon.client(AppService, protocolOf(import.meta.url));
+  const dir = join(daemon.dir, "package");
+  await writePackage(dir, await freePort(), {
+    files: { "server.mjs": failing },
+    manifest: "restart: { policy: never }\n",
   });
-}
+  await apps.installApp({ spec: dir });
+  const error = await errorOf(apps.startApp({ id: "web" }));
+  t.like(error, { code: "FailedPrecondition", reason: "start_failed" });
+  const payload = error.payload.case === "commandFailed" ? error.payload.value : undefined;
+  t.is(payload?.exitCode, 9);
+  t.true(payload?.lastLines.includes("no luck today"));
+  const app = await apps.getApp({ id: "web" });
+  t.like(app, { state: "FAILED", exitCode: 9, enabled: true });
+  t.is(`app "web" did not start: ${app.stateReason}`, error.message);
+  t.true(app.lastLines.includes("no luck today"));
+  t.is((await apps.stopApp({ id: "web" })).state, "STOPPED", "a stop clears the failure");
+  await apps.removeApp({ id: "web" });
+});
 
 test("a restart whose start fails leaves a failed app that says why", async (t) => {
   const daemon = await emptyDaemon();

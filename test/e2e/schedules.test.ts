@@ -1,4 +1,4 @@
-/** Schedules on a real daemon: the same over every protocol, by every kind of caller, refused field by field. */
+/** Schedules on a real daemon: what becomes of them, by every kind of caller, refused field by field. */
 import { readdir, stat } from "node:fs/promises";
 import { join } from "node:path";
 import type { MessageInitShape } from "@bufbuild/protobuf";
@@ -14,7 +14,7 @@ import {
   type UpsertScheduleRequestSchema,
 } from "../../gen/svc/v1/schedule_pb.ts";
 import { sharedDaemon } from "../support/daemon-test.ts";
-import { isRoot, needsRoot, protocols } from "../support/daemon.ts";
+import { isRoot, needsRoot, protocolOf, protocols } from "../support/daemon.ts";
 import { errorOf } from "../support/errors.ts";
 import { eventually } from "../support/eventually.ts";
 import { freePort, writePackage } from "../support/packages.ts";
@@ -26,6 +26,7 @@ type Schedules = Client<typeof ScheduleService>;
 
 const rootTest = isRoot ? test : test.skip;
 const emptyDaemon = sharedDaemon();
+const protocol = protocolOf(import.meta.url);
 const selfUid = process.geteuid?.() ?? 0;
 const [nobody, games] = [65534, 5];
 
@@ -50,247 +51,243 @@ async function idsOf(schedules: Schedules, managedBy?: string): Promise<string[]
   return jobs.map(({ id }) => id);
 }
 
-for (const protocol of protocols) {
-  test(`the life of a schedule over ${protocol}`, async (t) => {
-    const daemon = await emptyDaemon();
-    const schedules = daemon.client(ScheduleService, protocol);
-    const made = await schedules.upsertSchedule(
-      job("hi", {
-        trigger: "*/5 * * * *",
-        comment: "says hi",
-        action: { type: "shell", command: "echo hi" },
-      }),
-    );
-    t.like(made, {
-      id: "hi",
-      enabled: true,
-      owner: selfUid,
-      managedBy: undefined,
-      timeout: 600,
-      catchUp: "none",
-    });
-    t.is(made.lastRun, undefined);
-    const inSecs = Number(made.nextRunUnix) - Date.now() / 1000;
-    t.true(inSecs > -1 && inSecs <= 300, `next run in ${inSecs} s`);
-    t.deepEqual(await schedules.getSchedule({ id: "hi" }), made);
-    t.deepEqual((await schedules.listSchedules({})).schedules, [made]);
+test("the life of a schedule", async (t) => {
+  const daemon = await emptyDaemon();
+  const schedules = daemon.client(ScheduleService, protocol);
+  const made = await schedules.upsertSchedule(
+    job("hi", {
+      trigger: "*/5 * * * *",
+      comment: "says hi",
+      action: { type: "shell", command: "echo hi" },
+    }),
+  );
+  t.like(made, {
+    id: "hi",
+    enabled: true,
+    owner: selfUid,
+    managedBy: undefined,
+    timeout: 600,
+    catchUp: "none",
+  });
+  t.is(made.lastRun, undefined);
+  const inSecs = Number(made.nextRunUnix) - Date.now() / 1000;
+  t.true(inSecs > -1 && inSecs <= 300, `next run in ${inSecs} s`);
+  t.deepEqual(await schedules.getSchedule({ id: "hi" }), made);
+  t.deepEqual((await schedules.listSchedules({})).schedules, [made]);
 
-    const { started, run } = await schedules.runSchedule({ id: "hi" });
-    t.true(started);
-    t.like(run, { jobId: "hi", status: "RUNNING", trigger: "manual", attempt: 1, owner: selfUid });
-    const [ended] = await eventually(async () => {
-      const { runs } = await schedules.listScheduleRuns({ id: "hi" });
-      if (runs[0]?.status === "RUNNING") throw new Error("it is still running");
-      return runs;
-    });
-    t.like(ended, {
-      id: run?.id,
-      status: "SUCCEEDED",
-      exitCode: 0,
-      output: "hi\n",
-      error: "",
-      truncated: false,
-    });
-    const { lastRun } = await schedules.getSchedule({ id: "hi" });
-    t.like(lastRun, { id: run?.id, status: "SUCCEEDED", output: "" });
+  const { started, run } = await schedules.runSchedule({ id: "hi" });
+  t.true(started);
+  t.like(run, { jobId: "hi", status: "RUNNING", trigger: "manual", attempt: 1, owner: selfUid });
+  const [ended] = await eventually(async () => {
+    const { runs } = await schedules.listScheduleRuns({ id: "hi" });
+    if (runs[0]?.status === "RUNNING") throw new Error("it is still running");
+    return runs;
+  });
+  t.like(ended, {
+    id: run?.id,
+    status: "SUCCEEDED",
+    exitCode: 0,
+    output: "hi\n",
+    error: "",
+    truncated: false,
+  });
+  const { lastRun } = await schedules.getSchedule({ id: "hi" });
+  t.like(lastRun, { id: run?.id, status: "SUCCEEDED", output: "" });
 
-    const off = await schedules.upsertSchedule(job("hi", { enabled: false }));
-    t.like(off, { enabled: false, comment: "", trigger: yearly, nextRunUnix: undefined });
-    t.is((await schedules.listScheduleRuns({ id: "hi" })).runs.length, 1, "an edit keeps the runs");
+  const off = await schedules.upsertSchedule(job("hi", { enabled: false }));
+  t.like(off, { enabled: false, comment: "", trigger: yearly, nextRunUnix: undefined });
+  t.is((await schedules.listScheduleRuns({ id: "hi" })).runs.length, 1, "an edit keeps the runs");
 
-    t.deepEqual((await schedules.removeSchedule({ id: "hi" })).id, "hi");
-    const gone = { code: "NotFound", reason: "not_found", message: 'no schedule "hi"' };
-    t.like(await errorOf(schedules.getSchedule({ id: "hi" })), gone);
-    t.like(await errorOf(schedules.removeSchedule({ id: "hi" })), gone);
-    t.like(await errorOf(schedules.runSchedule({ id: "hi" })), gone);
-    t.like(await errorOf(schedules.cancelScheduleRun({ id: "hi" })), gone);
-    t.like(await errorOf(schedules.listScheduleRuns({ id: "hi" })), gone);
+  t.deepEqual((await schedules.removeSchedule({ id: "hi" })).id, "hi");
+  const gone = { code: "NotFound", reason: "not_found", message: 'no schedule "hi"' };
+  t.like(await errorOf(schedules.getSchedule({ id: "hi" })), gone);
+  t.like(await errorOf(schedules.removeSchedule({ id: "hi" })), gone);
+  t.like(await errorOf(schedules.runSchedule({ id: "hi" })), gone);
+  t.like(await errorOf(schedules.cancelScheduleRun({ id: "hi" })), gone);
+  t.like(await errorOf(schedules.listScheduleRuns({ id: "hi" })), gone);
+});
+
+test("one run at a time, and its cancellation", async (t) => {
+  const daemon = await emptyDaemon();
+  const schedules = daemon.client(ScheduleService, protocol);
+  await schedules.upsertSchedule(job("long", { action: { type: "shell", command: "sleep 600" } }));
+  t.like(await errorOf(schedules.cancelScheduleRun({ id: "long" })), {
+    code: "FailedPrecondition",
+    message: 'no run of schedule "long" is running',
+  });
+  const first = await schedules.runSchedule({ id: "long" });
+  const second = await schedules.runSchedule({ id: "long" });
+  t.true(first.started);
+  t.false(second.started);
+  t.is(second.run?.id, first.run?.id);
+  t.like((await schedules.getSchedule({ id: "long" })).lastRun, { status: "RUNNING" });
+  t.like(await schedules.cancelScheduleRun({ id: "long" }), { id: first.run?.id, status: "CANCELED" });
+  const third = await schedules.runSchedule({ id: "long" });
+  t.true(third.started);
+  await schedules.removeSchedule({ id: "long" });
+  await schedules.upsertSchedule(job("long"));
+  t.deepEqual((await schedules.listScheduleRuns({ id: "long" })).runs, [], "its runs went with it");
+});
+
+test("a push", async (t) => {
+  const daemon = await emptyDaemon();
+  const schedules = daemon.tokenClient(ScheduleService, protocol);
+  const push = (...jobs: Job[]) =>
+    schedules.replaceManagedSchedules({ managedBy: "platform", schedules: jobs });
+  await schedules.upsertSchedule(job("mine"));
+  const secret = { ...http, headers: { Authorization: "Bearer one" } };
+  const answer = await push(job("b"), job("a", { action: secret }), job("c", { managedBy: "platform" }));
+  t.deepEqual(
+    answer.schedules.map(({ id, managedBy }) => [id, managedBy]),
+    [
+      ["a", "platform"],
+      ["b", "platform"],
+      ["c", "platform"],
+    ],
+  );
+  t.is(answer.nextPageToken, "");
+  await schedules.runSchedule({ id: "b" });
+  await eventually(async () => {
+    const { lastRun } = await schedules.getSchedule({ id: "b" });
+    if (lastRun?.status !== "SUCCEEDED") throw new Error(`it is ${String(lastRun?.status)}`);
   });
 
-  test(`one run at a time, and its cancellation, over ${protocol}`, async (t) => {
-    const daemon = await emptyDaemon();
-    const schedules = daemon.client(ScheduleService, protocol);
-    await schedules.upsertSchedule(job("long", { action: { type: "shell", command: "sleep 600" } }));
-    t.like(await errorOf(schedules.cancelScheduleRun({ id: "long" })), {
-      code: "FailedPrecondition",
-      message: 'no run of schedule "long" is running',
-    });
-    const first = await schedules.runSchedule({ id: "long" });
-    const second = await schedules.runSchedule({ id: "long" });
-    t.true(first.started);
-    t.false(second.started);
-    t.is(second.run?.id, first.run?.id);
-    t.like((await schedules.getSchedule({ id: "long" })).lastRun, { status: "RUNNING" });
-    t.like(await schedules.cancelScheduleRun({ id: "long" }), { id: first.run?.id, status: "CANCELED" });
-    const third = await schedules.runSchedule({ id: "long" });
-    t.true(third.started);
-    await schedules.removeSchedule({ id: "long" });
-    await schedules.upsertSchedule(job("long"));
-    t.deepEqual((await schedules.listScheduleRuns({ id: "long" })).runs, [], "its runs went with it");
+  const hidden = { ...http, headers: { authorization: "***" } };
+  await push(job("b"), job("a", { action: hidden, comment: "changed" }), job("d"));
+  t.deepEqual(await idsOf(schedules), ["a", "b", "d", "mine"]);
+  t.deepEqual(await idsOf(schedules, "platform"), ["a", "b", "d"]);
+  t.deepEqual(await idsOf(schedules, ""), ["mine"]);
+  t.like(await schedules.getSchedule({ id: "a" }), {
+    comment: "changed",
+    action: { headers: { authorization: "***" } },
   });
+  t.is((await schedules.listScheduleRuns({ id: "b" })).runs.length, 1, "what stays keeps its runs");
 
-  test(`a push over ${protocol}`, async (t) => {
-    const daemon = await emptyDaemon();
-    const schedules = daemon.tokenClient(ScheduleService, protocol);
-    const push = (...jobs: Job[]) =>
-      schedules.replaceManagedSchedules({ managedBy: "platform", schedules: jobs });
-    await schedules.upsertSchedule(job("mine"));
-    const secret = { ...http, headers: { Authorization: "Bearer one" } };
-    const answer = await push(job("b"), job("a", { action: secret }), job("c", { managedBy: "platform" }));
+  const before = (await schedules.listSchedules({})).schedules;
+  const other = schedules.replaceManagedSchedules({ managedBy: "other", schedules: [job("e"), job("b")] });
+  for (const [title, refused, expected] of [
+    [
+      "an operator's id",
+      push(job("new"), job("mine")),
+      {
+        code: "FailedPrecondition",
+        reason: "job_owned",
+        message: 'schedule "mine" is managed by the operator; nothing was written',
+        payload: { case: "jobOwned", value: { ids: ["mine"] } },
+      },
+    ],
+    [
+      "another manager's id",
+      other,
+      { reason: "job_owned", payload: { case: "jobOwned", value: { ids: ["b"], managedBy: "platform" } } },
+    ],
+    [
+      "two of an id, a bad trigger, somebody else's mark",
+      push(job("new"), job("new"), job("x", { trigger: "nonsense" }), job("y", { managedBy: "other" })),
+      {
+        code: "InvalidArgument",
+        reason: "invalid_request",
+        message:
+          'schedules[1].id: "new" is there twice; ' +
+          'schedules[2].trigger: "nonsense" must be hourly, daily@HH:MM, HH:MM, on:EVENT or five cron fields: ' +
+          "minute hour day-of-month month day-of-week; " +
+          'schedules[3].managed_by must be "platform" or left out, not "other"',
+      },
+    ],
+  ] as const) {
+    t.like(await errorOf(refused), expected, title);
+    t.deepEqual((await schedules.listSchedules({})).schedules, before, `${title}: nothing is written`);
+  }
+  t.deepEqual((await push()).schedules, []);
+  t.deepEqual(await idsOf(schedules), ["mine"]);
+});
+
+test("refused fields", async (t) => {
+  const daemon = await emptyDaemon();
+  const http16k = Object.fromEntries(["a", "b", "c"].map((name) => [name, "x".repeat(8_000)]));
+  const cases = [
+    ["id", job("x".repeat(65))],
+    ["id", job("a b")],
+    ["trigger", { id: "a", action: shell }],
+    ["trigger", job("a", { trigger: "* * * *" })],
+    ["trigger", job("a", { trigger: "5/10 * * * *" })],
+    ["trigger", job("a", { trigger: "a\0b" })],
+    ["action", { id: "a", trigger: yearly }],
+    ["action.type", job("a", { action: { type: "format_disk" } })],
+    ["action.type", job("a", { action: { command: "true" } })],
+    ["action.app", job("a", { action: { type: "app_start" } })],
+    ["action.command", job("a", { action: { type: "shell" } })],
+    ["action.command", job("a", { action: { type: "shell", command: "a\0b" } })],
+    ["action.url", job("a", { action: { type: "http" } })],
+    ["action.url", job("a", { action: { ...http, url: "http://" } })],
+    ["action.url", job("a", { action: { ...http, url: "http:///path" } })],
+    ["action.url", job("a", { action: { ...http, url: "ftp://localhost/" } })],
+    ["action.method", job("a", { action: { ...http, method: "TRACE" } })],
+    ["action.headers", job("a", { action: { ...http, headers: http16k } })],
+    ['action.headers["X-A"]', job("a", { action: { ...http, headers: { "X-A": "a\nb" } } })],
+    ['action.headers["a b"]', job("a", { action: { ...http, headers: { "a b": "c" } } })],
+    ["action.keep", job("a", { action: { type: "backup", app: "a", keep: 0 } })],
+    ["action.storages", job("a", { action: { ...shell, storages: ["s3"] } })],
+    ["keep", job("a", { keep: 0 })],
+    ["timeout", job("a", { timeout: 0 })],
+    ["timeout", job("a", { timeout: 3601 })],
+    ["jitter_secs", job("a", { jitterSecs: 3601 })],
+    ["retries", job("a", { retries: 11 })],
+    ["catch_up", job("a", { catchUp: "all" })],
+    ["time_zone", job("a", { timeZone: "Mars/Olympus" })],
+    ["time_zone", job("a", { timeZone: "Europe/Berlin", utc: true })],
+    ["comment", job("a", { comment: "x".repeat(1025) })],
+    ["comment", job("a", { comment: "a\0" })],
+    ["managed_by", job("a", { managedBy: "x".repeat(65) })],
+  ] as const satisfies readonly (readonly [string, Request])[];
+  for (const [at, [field, request]] of cases.entries()) {
+    const schedules = daemon.client(ScheduleService, protocols[at % protocols.length]);
+    const { code, reason, payload } = await errorOf(schedules.upsertSchedule(request));
+    const title = `${field} of ${JSON.stringify(request).slice(0, 100)}`;
+    t.is(code, "InvalidArgument", title);
+    t.is(reason, "invalid_request", title);
     t.deepEqual(
-      answer.schedules.map(({ id, managedBy }) => [id, managedBy]),
-      [
-        ["a", "platform"],
-        ["b", "platform"],
-        ["c", "platform"],
-      ],
+      payload.case === "invalidRequest" && payload.value.violations.map((one) => one.field),
+      [field],
+      title,
     );
-    t.is(answer.nextPageToken, "");
-    await schedules.runSchedule({ id: "b" });
-    await eventually(async () => {
-      const { lastRun } = await schedules.getSchedule({ id: "b" });
-      if (lastRun?.status !== "SUCCEEDED") throw new Error(`it is ${String(lastRun?.status)}`);
-    });
+  }
+  const huge = job("a", { action: { ...http, headers: { "X-A": "x".repeat(1024 * 1024) } } });
+  for (const each of protocols) {
+    const { reason } = await errorOf(daemon.client(ScheduleService, each).upsertSchedule(huge));
+    t.is(reason, each === "rest" ? "body_too_large" : "invalid_request", each);
+  }
+  t.deepEqual(await idsOf(daemon.client(ScheduleService)), []);
+});
 
-    const hidden = { ...http, headers: { authorization: "***" } };
-    await push(job("b"), job("a", { action: hidden, comment: "changed" }), job("d"));
-    t.deepEqual(await idsOf(schedules), ["a", "b", "d", "mine"]);
-    t.deepEqual(await idsOf(schedules, "platform"), ["a", "b", "d"]);
-    t.deepEqual(await idsOf(schedules, ""), ["mine"]);
-    t.like(await schedules.getSchedule({ id: "a" }), {
-      comment: "changed",
-      action: { headers: { authorization: "***" } },
-    });
-    t.is((await schedules.listScheduleRuns({ id: "b" })).runs.length, 1, "what stays keeps its runs");
+test("a job that is only to be made, or changed as it was read", async (t) => {
+  const daemon = await emptyDaemon();
+  const schedules = daemon.client(ScheduleService, protocol);
+  const put = (changes: Partial<Job>) => schedules.upsertSchedule(job("one", changes));
+  const read = () => schedules.getSchedule({ id: "one" });
+  const gone = await errorOf(put({ revision: "1" }));
+  t.like(gone, { code: "Aborted", reason: "conflict" });
+  t.regex(gone.message, /"one" was removed since it was read/);
+  t.deepEqual(await idsOf(schedules), []);
 
-    const before = (await schedules.listSchedules({})).schedules;
-    const other = schedules.replaceManagedSchedules({ managedBy: "other", schedules: [job("e"), job("b")] });
-    for (const [title, refused, expected] of [
-      [
-        "an operator's id",
-        push(job("new"), job("mine")),
-        {
-          code: "FailedPrecondition",
-          reason: "job_owned",
-          message: 'schedule "mine" is managed by the operator; nothing was written',
-          payload: { case: "jobOwned", value: { ids: ["mine"] } },
-        },
-      ],
-      [
-        "another manager's id",
-        other,
-        { reason: "job_owned", payload: { case: "jobOwned", value: { ids: ["b"], managedBy: "platform" } } },
-      ],
-      [
-        "two of an id, a bad trigger, somebody else's mark",
-        push(job("new"), job("new"), job("x", { trigger: "nonsense" }), job("y", { managedBy: "other" })),
-        {
-          code: "InvalidArgument",
-          reason: "invalid_request",
-          message:
-            'schedules[1].id: "new" is there twice; ' +
-            'schedules[2].trigger: "nonsense" must be hourly, daily@HH:MM, HH:MM, on:EVENT or five cron fields: ' +
-            "minute hour day-of-month month day-of-week; " +
-            'schedules[3].managed_by must be "platform" or left out, not "other"',
-        },
-      ],
-    ] as const) {
-      t.like(await errorOf(refused), expected, title);
-      t.deepEqual((await schedules.listSchedules({})).schedules, before, `${title}: nothing is written`);
-    }
-    t.deepEqual((await push()).schedules, []);
-    t.deepEqual(await idsOf(schedules), ["mine"]);
-  });
+  const made = await put({ createOnly: true, comment: "first" });
+  t.not(made.revision, "");
+  const exists = await errorOf(put({ createOnly: true, comment: "second" }));
+  t.like(exists, { code: "AlreadyExists", reason: "already_exists" });
+  t.deepEqual(await read(), made);
 
-  test(`refused fields over ${protocol}`, async (t) => {
-    const daemon = await emptyDaemon();
-    const schedules = daemon.client(ScheduleService, protocol);
-    const http16k = Object.fromEntries(["a", "b", "c"].map((name) => [name, "x".repeat(8_000)]));
-    for (const [field, request] of [
-      ["id", job("x".repeat(65))],
-      ["id", job("a b")],
-      ["trigger", { id: "a", action: shell }],
-      ["trigger", job("a", { trigger: "* * * *" })],
-      ["trigger", job("a", { trigger: "5/10 * * * *" })],
-      ["trigger", job("a", { trigger: "a\0b" })],
-      ["action", { id: "a", trigger: yearly }],
-      ["action.type", job("a", { action: { type: "format_disk" } })],
-      ["action.type", job("a", { action: { command: "true" } })],
-      ["action.app", job("a", { action: { type: "app_start" } })],
-      ["action.command", job("a", { action: { type: "shell" } })],
-      ["action.command", job("a", { action: { type: "shell", command: "a\0b" } })],
-      ["action.url", job("a", { action: { type: "http" } })],
-      ["action.url", job("a", { action: { ...http, url: "http://" } })],
-      ["action.url", job("a", { action: { ...http, url: "http:///path" } })],
-      ["action.url", job("a", { action: { ...http, url: "ftp://localhost/" } })],
-      ["action.method", job("a", { action: { ...http, method: "TRACE" } })],
-      ["action.headers", job("a", { action: { ...http, headers: http16k } })],
-      ['action.headers["X-A"]', job("a", { action: { ...http, headers: { "X-A": "a\nb" } } })],
-      ['action.headers["a b"]', job("a", { action: { ...http, headers: { "a b": "c" } } })],
-      ["action.keep", job("a", { action: { type: "backup", app: "a", keep: 0 } })],
-      ["action.storages", job("a", { action: { ...shell, storages: ["s3"] } })],
-      ["keep", job("a", { keep: 0 })],
-      ["timeout", job("a", { timeout: 0 })],
-      ["timeout", job("a", { timeout: 3601 })],
-      ["jitter_secs", job("a", { jitterSecs: 3601 })],
-      ["retries", job("a", { retries: 11 })],
-      ["catch_up", job("a", { catchUp: "all" })],
-      ["time_zone", job("a", { timeZone: "Mars/Olympus" })],
-      ["time_zone", job("a", { timeZone: "Europe/Berlin", utc: true })],
-      ["comment", job("a", { comment: "x".repeat(1025) })],
-      ["comment", job("a", { comment: "a\0" })],
-      ["managed_by", job("a", { managedBy: "x".repeat(65) })],
-    ] as const satisfies readonly (readonly [string, Request])[]) {
-      const { code, reason, payload } = await errorOf(schedules.upsertSchedule(request));
-      const title = `${field} of ${JSON.stringify(request).slice(0, 100)}`;
-      t.is(code, "InvalidArgument", title);
-      t.is(reason, "invalid_request", title);
-      t.deepEqual(
-        payload.case === "invalidRequest" && payload.value.violations.map((one) => one.field),
-        [field],
-        title,
-      );
-    }
-    const huge = await errorOf(
-      schedules.upsertSchedule(
-        job("a", { action: { ...http, headers: { "X-A": "x".repeat(1024 * 1024) } } }),
-      ),
-    );
-    t.is(huge.reason, protocol === "rest" ? "body_too_large" : "invalid_request");
-    t.deepEqual(await idsOf(schedules), []);
-  });
-}
+  const changed = await put({ revision: made.revision, comment: "third" });
+  t.not(changed.revision, made.revision);
+  t.is((await put({ comment: "third" })).revision, changed.revision, "nothing was changed");
+  const late = await errorOf(put({ revision: made.revision, comment: "fourth" }));
+  t.like(late, { code: "Aborted", reason: "conflict" });
+  t.regex(late.message, /"one" was changed since it was read/);
+  t.deepEqual(await read(), changed);
 
-for (const protocol of protocols) {
-  test(`a job that is only to be made, or changed as it was read, over ${protocol}`, async (t) => {
-    const daemon = await emptyDaemon();
-    const schedules = daemon.client(ScheduleService, protocol);
-    const put = (changes: Partial<Job>) => schedules.upsertSchedule(job("one", changes));
-    const read = () => schedules.getSchedule({ id: "one" });
-    const gone = await errorOf(put({ revision: "1" }));
-    t.like(gone, { code: "Aborted", reason: "conflict" });
-    t.regex(gone.message, /"one" was removed since it was read/);
-    t.deepEqual(await idsOf(schedules), []);
-
-    const made = await put({ createOnly: true, comment: "first" });
-    t.not(made.revision, "");
-    const exists = await errorOf(put({ createOnly: true, comment: "second" }));
-    t.like(exists, { code: "AlreadyExists", reason: "already_exists" });
-    t.deepEqual(await read(), made);
-
-    const changed = await put({ revision: made.revision, comment: "third" });
-    t.not(changed.revision, made.revision);
-    t.is((await put({ comment: "third" })).revision, changed.revision, "nothing was changed");
-    const late = await errorOf(put({ revision: made.revision, comment: "fourth" }));
-    t.like(late, { code: "Aborted", reason: "conflict" });
-    t.regex(late.message, /"one" was changed since it was read/);
-    t.deepEqual(await read(), changed);
-
-    await schedules.removeSchedule({ id: "one" });
-    const again = await put({ comment: "third" });
-    t.not(again.revision, changed.revision, "a job that came again is another one");
-  });
-}
+  await schedules.removeSchedule({ id: "one" });
+  const again = await put({ comment: "third" });
+  t.not(again.revision, changed.revision, "a job that came again is another one");
+});
 
 test("of many that make one job, or change it as they read it, one does", async (t) => {
   const daemon = await emptyDaemon();
@@ -422,8 +419,8 @@ rootTest(`users have jobs of their own, on their own apps, and see no others${ne
   const apps = (await daemon.client(AppService).listApps({})).apps;
   const [own, roots] = [nobody, 0].map((uid) => apps.find(({ owner }) => owner === uid)?.id ?? "");
 
-  for (const protocol of protocols) {
-    const [root, user, other] = [daemon, door, otherDoor].map((one) => one.client(ScheduleService, protocol));
+  for (const each of protocols) {
+    const [root, user, other] = [daemon, door, otherDoor].map((one) => one.client(ScheduleService, each));
     if (root === undefined || user === undefined || other === undefined) return t.fail();
     await root.upsertSchedule(job("same", { comment: "root's" }));
     const made = await user.upsertSchedule(job("same", { action: { type: "app_start", app: own ?? "" } }));
@@ -520,10 +517,10 @@ rootTest(`the daemon's own files are their owner's alone${needsRoot}`, async (t)
   for (const name of files) t.is((await stat(join(daemon.storeDir, name))).mode & 0o777, 0o600, name);
 });
 
-for (const protocol of ["connect", "grpc", "grpc-web"] as const) {
-  test(`a run in the foreground over ${protocol}`, async (t) => {
+for (const streamed of ["connect", "grpc", "grpc-web"] as const) {
+  test(`a run in the foreground over ${streamed}`, async (t) => {
     const daemon = await emptyDaemon();
-    const schedules = daemon.client(ScheduleService, protocol);
+    const schedules = daemon.client(ScheduleService, streamed);
     const command = "echo one; sleep 0.3; echo two >&2; exit 3";
     await schedules.upsertSchedule(job("a", { action: { type: "shell", command } }));
     const events = await Array.fromAsync(schedules.runScheduleStream({ id: "a" }));
@@ -537,9 +534,9 @@ for (const protocol of ["connect", "grpc", "grpc-web"] as const) {
     t.like(await errorOf(schedules.runScheduleStream({ id: "none" })), { code: "NotFound" });
   });
 
-  test(`a client that goes away cancels the run that it started, and no other, over ${protocol}`, async (t) => {
+  test(`a client that goes away cancels the run that it started, and no other, over ${streamed}`, async (t) => {
     const daemon = await emptyDaemon();
-    const schedules = daemon.client(ScheduleService, protocol);
+    const schedules = daemon.client(ScheduleService, streamed);
     await schedules.upsertSchedule(job("a", { action: { type: "shell", command: "echo up; sleep 600" } }));
     const statusOf = async (): Promise<string> =>
       (await schedules.listScheduleRuns({ id: "a" })).runs[0]?.status ?? "none";
@@ -565,9 +562,9 @@ for (const protocol of ["connect", "grpc", "grpc-web"] as const) {
     t.pass();
   });
 
-  test(`runs are followed as they start and end over ${protocol}`, async (t) => {
+  test(`runs are followed as they start and end over ${streamed}`, async (t) => {
     const daemon = await emptyDaemon();
-    const schedules = daemon.client(ScheduleService, protocol);
+    const schedules = daemon.client(ScheduleService, streamed);
     for (const id of ["a", "b"])
       await schedules.upsertSchedule(job(id, { action: { type: "shell", command: `echo ${id}` } }));
     const stop = new AbortController();
@@ -592,36 +589,34 @@ for (const protocol of ["connect", "grpc", "grpc-web"] as const) {
   });
 }
 
-for (const protocol of protocols) {
-  test(`a trigger is tried without a job over ${protocol}`, async (t) => {
-    const daemon = await emptyDaemon();
-    const schedules = daemon.client(ScheduleService, protocol);
-    const afterUnix = BigInt(Date.UTC(2026, 2, 28) / 1000);
-    const preview = await schedules.previewSchedule({
-      trigger: "02:30",
-      timeZone: "Europe/Berlin",
-      count: 3,
-      afterUnix,
-    });
-    t.is(preview.timeZone, "Europe/Berlin");
-    t.deepEqual(
-      preview.firings.map(({ localTime, anomaly }) => [localTime, anomaly]),
-      [
-        ["2026-03-28T02:30:00+01:00", "none"],
-        ["2026-03-29T03:00:00+02:00", "gap"],
-        ["2026-03-30T02:30:00+02:00", "none"],
-      ],
-    );
-    t.is(preview.firings[1]?.unix, BigInt(Date.UTC(2026, 2, 29, 1) / 1000));
-    t.is((await schedules.previewSchedule({ trigger: "hourly", utc: true })).firings.length, 5);
-    t.deepEqual((await schedules.previewSchedule({ trigger: "0 0 30 2 *" })).firings, []);
-    const { reason, message } = await errorOf(
-      schedules.previewSchedule({ trigger: "x", utc: true, timeZone: "UTC" }),
-    );
-    t.is(reason, "invalid_request");
-    t.regex(message, /^trigger: .*; time_zone must be left out where utc is true$/);
+test("a trigger is tried without a job", async (t) => {
+  const daemon = await emptyDaemon();
+  const schedules = daemon.client(ScheduleService, protocol);
+  const afterUnix = BigInt(Date.UTC(2026, 2, 28) / 1000);
+  const preview = await schedules.previewSchedule({
+    trigger: "02:30",
+    timeZone: "Europe/Berlin",
+    count: 3,
+    afterUnix,
   });
-}
+  t.is(preview.timeZone, "Europe/Berlin");
+  t.deepEqual(
+    preview.firings.map(({ localTime, anomaly }) => [localTime, anomaly]),
+    [
+      ["2026-03-28T02:30:00+01:00", "none"],
+      ["2026-03-29T03:00:00+02:00", "gap"],
+      ["2026-03-30T02:30:00+02:00", "none"],
+    ],
+  );
+  t.is(preview.firings[1]?.unix, BigInt(Date.UTC(2026, 2, 29, 1) / 1000));
+  t.is((await schedules.previewSchedule({ trigger: "hourly", utc: true })).firings.length, 5);
+  t.deepEqual((await schedules.previewSchedule({ trigger: "0 0 30 2 *" })).firings, []);
+  const { reason, message } = await errorOf(
+    schedules.previewSchedule({ trigger: "x", utc: true, timeZone: "UTC" }),
+  );
+  t.is(reason, "invalid_request");
+  t.regex(message, /^trigger: .*; time_zone must be left out where utc is true$/);
+});
 
 test("the daemon says that it has schedules", async (t) => {
   const daemon = await emptyDaemon();

@@ -1,6 +1,7 @@
 /** Compose projects on a swarm of three managers, upgrades that replace task by task, health at ports, and a manager that is cut off. */
 import assert from "node:assert/strict";
 import { join } from "node:path";
+import { setTimeout as wait } from "node:timers/promises";
 import anyTest, { type TestFn } from "ava";
 import { AppService, type App } from "../../gen/svc/v1/app_pb.ts";
 import { BackupService } from "../../gen/svc/v1/backup_pb.ts";
@@ -317,6 +318,7 @@ upgrade: { order: stop-first, watch: 2s }
     while (!isOver) {
       states.add((await apps.getApp({ id: "rolls" })).state);
       least = Math.min(least, (await answers()).length);
+      await wait(50);
     }
     await over;
     return { states, least };

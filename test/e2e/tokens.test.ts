@@ -1,4 +1,4 @@
-/** Tokens on a real daemon: every call over every protocol, streams that end with their token, kills, and no trace of a token. */
+/** Tokens on a real daemon: every call, streams that end with their token, kills, and no trace of a token. */
 import assert from "node:assert/strict";
 import { mkdtemp, readdir, readFile, rm, stat } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -16,7 +16,7 @@ import { runSvc, type SvcRun } from "../cli/support/run-svc.ts";
 import {
   isRoot,
   needsRoot,
-  protocols,
+  protocolOf,
   startDaemon,
   type Protocol,
   type TestDaemon,
@@ -55,68 +55,67 @@ function secondsFromNow(instant: Timestamp | undefined): number {
   return instant === undefined ? NaN : (timestampMs(instant) - Date.now()) / 1000;
 }
 
-for (const protocol of protocols) {
-  test(`issue, use, revoke, rotate and commit over ${protocol}`, async (t) => {
-    await using daemon = await startDaemon();
-    const as = (token: string) => daemon.tokenClient(TokenService, protocol, token);
-    const statusAs = (token: string) => daemon.tokenClient(DaemonService, protocol, token).getStatus({});
-    const primary = as(daemon.token);
-    const status = await primary.getTokenStatus({});
-    t.like(status, {
-      kind: "primary",
-      accessTokens: 0,
-      rotationOpen: false,
-      primaryDigest: shortDigest(tokenDigest(daemon.token)),
-    });
-    t.is(status.graceUntil, undefined);
-    t.true((await statusAs(daemon.token)).capabilities.includes("tokens"));
-    t.like(await daemon.client(TokenService, protocol).getTokenStatus({}), { kind: "peer" });
-
-    const issued = await primary.issueAccessToken({ label: "test" });
-    t.regex(issued.token, /^svca_[A-Za-z0-9_-]{43}$/);
-    t.true(Math.abs(secondsFromNow(issued.expiresAt) - 600) < 10);
-    const short = await primary.issueAccessToken({ ttlSecs: 1 });
-    t.like(await statusAs(issued.token), { caller: { root: true } });
-    for (const ttlSecs of [0, 86_401]) {
-      t.like(await errorOf(primary.issueAccessToken({ ttlSecs })), {
-        code: "InvalidArgument",
-        reason: "invalid_request",
-      });
-    }
-    const access = as(issued.token);
-    t.like(await errorOf(access.getTokenStatus({})), denied);
-    t.like(await errorOf(access.issueAccessToken({})), denied);
-    t.like(await errorOf(access.revokeAccessTokens({})), denied);
-    t.like(await errorOf(access.rotatePrimaryToken({})), denied);
-    t.like(await errorOf(access.commitPrimaryTokenRotation({})), denied);
-    await eventually(async () => assert.deepEqual(await kindOf(daemon, short.token), undefined), 3_000);
-    t.is((await primary.getTokenStatus({})).accessTokens, 1);
-
-    t.is((await primary.revokeAccessTokens({})).revoked, 1);
-    t.like(await errorOf(statusAs(issued.token)), unknown);
-    const other = await primary.issueAccessToken({});
-
-    t.like(await errorOf(primary.rotatePrimaryToken({ graceSecs: 86_401 })), { code: "InvalidArgument" });
-    t.like(await primary.commitPrimaryTokenRotation({}), { committed: false });
-    const rotated = await primary.rotatePrimaryToken({});
-    t.is(rotated.revoked, 1);
-    t.true(Math.abs(secondsFromNow(rotated.graceUntil) - 300) < 10);
-    t.like(await errorOf(statusAs(other.token)), unknown);
-    t.is(await fileToken(daemon), rotated.token);
-    t.is((await stat(join(daemon.dir, "api.token"))).mode & 0o7777, 0o600);
-    const fresh = as(rotated.token);
-    t.like(await fresh.getTokenStatus({}), { kind: "primary", rotationOpen: true });
-    t.like(await primary.getTokenStatus({}), { kind: "replaced", rotationOpen: true });
-    t.like(await errorOf(primary.commitPrimaryTokenRotation({})), denied);
-    t.like(await errorOf(primary.rotatePrimaryToken({})), denied);
-    t.like(await fresh.commitPrimaryTokenRotation({}), { committed: true });
-    t.like(await errorOf(primary.getTokenStatus({})), unknown);
-
-    const last = await fresh.rotatePrimaryToken({ graceSecs: 0 });
-    t.is(await kindOf(daemon, last.token), "primary", "who rotates without a grace still gets the answer");
-    t.is(await kindOf(daemon, rotated.token), undefined);
+test("issue, use, revoke, rotate and commit", async (t) => {
+  await using daemon = await startDaemon();
+  const protocol = protocolOf(import.meta.url);
+  const as = (token: string) => daemon.tokenClient(TokenService, protocol, token);
+  const statusAs = (token: string) => daemon.tokenClient(DaemonService, protocol, token).getStatus({});
+  const primary = as(daemon.token);
+  const status = await primary.getTokenStatus({});
+  t.like(status, {
+    kind: "primary",
+    accessTokens: 0,
+    rotationOpen: false,
+    primaryDigest: shortDigest(tokenDigest(daemon.token)),
   });
-}
+  t.is(status.graceUntil, undefined);
+  t.true((await statusAs(daemon.token)).capabilities.includes("tokens"));
+  t.like(await daemon.client(TokenService, protocol).getTokenStatus({}), { kind: "peer" });
+
+  const issued = await primary.issueAccessToken({ label: "test" });
+  t.regex(issued.token, /^svca_[A-Za-z0-9_-]{43}$/);
+  t.true(Math.abs(secondsFromNow(issued.expiresAt) - 600) < 10);
+  const short = await primary.issueAccessToken({ ttlSecs: 1 });
+  t.like(await statusAs(issued.token), { caller: { root: true } });
+  for (const ttlSecs of [0, 86_401]) {
+    t.like(await errorOf(primary.issueAccessToken({ ttlSecs })), {
+      code: "InvalidArgument",
+      reason: "invalid_request",
+    });
+  }
+  const access = as(issued.token);
+  t.like(await errorOf(access.getTokenStatus({})), denied);
+  t.like(await errorOf(access.issueAccessToken({})), denied);
+  t.like(await errorOf(access.revokeAccessTokens({})), denied);
+  t.like(await errorOf(access.rotatePrimaryToken({})), denied);
+  t.like(await errorOf(access.commitPrimaryTokenRotation({})), denied);
+  await eventually(async () => assert.deepEqual(await kindOf(daemon, short.token), undefined), 3_000);
+  t.is((await primary.getTokenStatus({})).accessTokens, 1);
+
+  t.is((await primary.revokeAccessTokens({})).revoked, 1);
+  t.like(await errorOf(statusAs(issued.token)), unknown);
+  const other = await primary.issueAccessToken({});
+
+  t.like(await errorOf(primary.rotatePrimaryToken({ graceSecs: 86_401 })), { code: "InvalidArgument" });
+  t.like(await primary.commitPrimaryTokenRotation({}), { committed: false });
+  const rotated = await primary.rotatePrimaryToken({});
+  t.is(rotated.revoked, 1);
+  t.true(Math.abs(secondsFromNow(rotated.graceUntil) - 300) < 10);
+  t.like(await errorOf(statusAs(other.token)), unknown);
+  t.is(await fileToken(daemon), rotated.token);
+  t.is((await stat(join(daemon.dir, "api.token"))).mode & 0o7777, 0o600);
+  const fresh = as(rotated.token);
+  t.like(await fresh.getTokenStatus({}), { kind: "primary", rotationOpen: true });
+  t.like(await primary.getTokenStatus({}), { kind: "replaced", rotationOpen: true });
+  t.like(await errorOf(primary.commitPrimaryTokenRotation({})), denied);
+  t.like(await errorOf(primary.rotatePrimaryToken({})), denied);
+  t.like(await fresh.commitPrimaryTokenRotation({}), { committed: true });
+  t.like(await errorOf(primary.getTokenStatus({})), unknown);
+
+  const last = await fresh.rotatePrimaryToken({ graceSecs: 0 });
+  t.is(await kindOf(daemon, last.token), "primary", "who rotates without a grace still gets the answer");
+  t.is(await kindOf(daemon, rotated.token), undefined);
+});
 
 test("a console token goes to who may see the app, for a session of the contract", async (t) => {
   await using daemon = await startDaemon();
@@ -124,20 +123,18 @@ test("a console token goes to who may see the app, for a session of the contract
   const dir = join(daemon.dir, "package");
   await writePackage(dir, await freePort());
   await apps.installApp({ spec: dir });
-  for (const protocol of protocols) {
-    const caller = daemon.tokenClient(AppService, protocol);
-    const issued = await caller.issueConsoleToken({ appId: "web", session: "attach" });
-    t.regex(issued.token, /^svcc_[A-Za-z0-9_-]{43}$/);
-    t.true(Math.abs(secondsFromNow(issued.expiresAt) - 30) < 5);
-    t.is(await kindOf(daemon, issued.token), undefined, "it is no bearer token");
-    t.like(await errorOf(caller.issueConsoleToken({ appId: "nothing", session: "logs" })), {
-      code: "NotFound",
-      reason: "not_found",
-    });
-    t.like(await errorOf(caller.issueConsoleToken({ appId: "web", session: "root" })), {
-      code: "InvalidArgument",
-    });
-  }
+  const caller = daemon.tokenClient(AppService, protocolOf(import.meta.url));
+  const issued = await caller.issueConsoleToken({ appId: "web", session: "attach" });
+  t.regex(issued.token, /^svcc_[A-Za-z0-9_-]{43}$/);
+  t.true(Math.abs(secondsFromNow(issued.expiresAt) - 30) < 5);
+  t.is(await kindOf(daemon, issued.token), undefined, "it is no bearer token");
+  t.like(await errorOf(caller.issueConsoleToken({ appId: "nothing", session: "logs" })), {
+    code: "NotFound",
+    reason: "not_found",
+  });
+  t.like(await errorOf(caller.issueConsoleToken({ appId: "web", session: "root" })), {
+    code: "InvalidArgument",
+  });
 });
 
 rootTest(

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import test from "ava";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
 import { sharedDaemon } from "../support/daemon-test.ts";
-import { protocols } from "../support/daemon.ts";
+import { protocolOf } from "../support/daemon.ts";
 import { errorOf } from "../support/errors.ts";
 import { addVersion, freePort, writeRepository } from "../support/packages.ts";
 
@@ -24,33 +24,31 @@ const deaf = "setInterval(() => undefined, 1000);\n";
 const healthCheck =
   "health: { tcp: { port: http }, interval: 200ms, timeout: 200ms, retries: 2, start_period: 500ms }";
 
-for (const protocol of protocols) {
-  test(`a version that ends at once is undone with its last lines, data included (${protocol})`, async (t) => {
-    const daemon = await emptyDaemon();
-    const apps = daemon.client(AppService, protocol);
-    const [repository, port] = [join(daemon.dir, "web.git"), await freePort()];
-    const spec = await writeRepository(repository, port, [{ version: "1.0.0" }]);
-    const { id, directory } = await apps.installApp({ spec });
-    await apps.startApp({ id });
-    await writeFile(join(directory, "data", "notes"), "ours");
-    await apps.stopApp({ id });
-    await addVersion(repository, port, { version: "1.1.0", files: { "server.mjs": broken } });
+test("a version that ends at once is undone with its last lines, data included", async (t) => {
+  const daemon = await emptyDaemon();
+  const apps = daemon.client(AppService, protocolOf(import.meta.url));
+  const [repository, port] = [join(daemon.dir, "web.git"), await freePort()];
+  const spec = await writeRepository(repository, port, [{ version: "1.0.0" }]);
+  const { id, directory } = await apps.installApp({ spec });
+  await apps.startApp({ id });
+  await writeFile(join(directory, "data", "notes"), "ours");
+  await apps.stopApp({ id });
+  await addVersion(repository, port, { version: "1.1.0", files: { "server.mjs": broken } });
 
-    const error = await errorOf(apps.upgradeApp({ id }));
+  const error = await errorOf(apps.upgradeApp({ id }));
 
-    t.like(error, { code: "FailedPrecondition", reason: "start_failed" });
-    const { payload } = error;
-    t.true(payload.case === "commandFailed" && payload.value.exitCode === 7);
-    t.true(
-      payload.case === "commandFailed" &&
-        payload.value.lastLines.includes("the new version cannot read its notes"),
-    );
-    t.like(await apps.getApp({ id }), { version: "v1.0.0", state: "STOPPED" });
-    t.is(await readFile(join(directory, "data", "notes"), "utf8"), "ours");
-    t.deepEqual((await readdir(directory)).toSorted(), ["data", "logs", "repo", "volumes"]);
-    t.is((await apps.startApp({ id })).state, "RUNNING");
-  });
-}
+  t.like(error, { code: "FailedPrecondition", reason: "start_failed" });
+  const { payload } = error;
+  t.true(payload.case === "commandFailed" && payload.value.exitCode === 7);
+  t.true(
+    payload.case === "commandFailed" &&
+      payload.value.lastLines.includes("the new version cannot read its notes"),
+  );
+  t.like(await apps.getApp({ id }), { version: "v1.0.0", state: "STOPPED" });
+  t.is(await readFile(join(directory, "data", "notes"), "utf8"), "ours");
+  t.deepEqual((await readdir(directory)).toSorted(), ["data", "logs", "repo", "volumes"]);
+  t.is((await apps.startApp({ id })).state, "RUNNING");
+});
 
 test("a version whose health check never passes is undone", async (t) => {
   const daemon = await emptyDaemon();

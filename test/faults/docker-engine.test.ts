@@ -1,14 +1,15 @@
 /** The engine hangs, is killed and comes back under load: DockerService says so in time, and everything else goes on (T 48). */
 import { join } from "node:path";
 import { setTimeout as wait } from "node:timers/promises";
-import type { ExecutionContext } from "ava";
+import test, { type ExecutionContext } from "ava";
 import type { Client } from "@connectrpc/connect";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
 import { DaemonService } from "../../gen/svc/v1/daemon_pb.ts";
 import { DockerService } from "../../gen/svc/v1/docker_pb.ts";
-import { startDaemon, type TestDaemon } from "../support/daemon.ts";
-import { dockerTest, needsDocker } from "../support/docker-test.ts";
-import { startEngine, type TestEngine } from "../support/docker.ts";
+import { sharedDaemon } from "../support/daemon-test.ts";
+import type { TestDaemon } from "../support/daemon.ts";
+import { dockerTest, needsDocker, sharedEngine } from "../support/docker-test.ts";
+import { whyNoDocker, type TestEngine } from "../support/docker.ts";
 import { errorOf } from "../support/errors.ts";
 import { eventually } from "../support/eventually.ts";
 import { freePort, writePackage } from "../support/packages.ts";
@@ -62,26 +63,26 @@ function everyCall(client: Docker): Record<string, () => Promise<unknown> | Asyn
 }
 const streams = new Set(["followed logs", "events"]);
 
-async function furnish(engine: TestEngine): Promise<void> {
-  await engine.images.build("svc/app:1");
-  await engine.run("steady", {
+const engineNow = sharedEngine();
+// It follows the engine through all that befalls it, from one test to the next.
+const emptyDaemon = sharedDaemon(() => ({ config: whyNoDocker === undefined ? engineNow().config : "" }));
+
+test.before(async () => {
+  if (whyNoDocker !== undefined) return;
+  await engineNow().images.build("svc/app:1");
+  await engineNow().run("steady", {
     Image: "svc/app:1",
     Labels: { "com.docker.compose.project": "steady" },
     HostConfig: { RestartPolicy: { Name: "always" } },
   });
-}
-
-function startBeside(engine: TestEngine): Promise<TestDaemon> {
-  return startDaemon({ config: engine.config });
-}
+});
 
 for (const [name, { strike, heal }] of Object.entries(faults)) {
   dockerTest(
     `an engine ${name} is said to be away in time, while all else goes on${needsDocker}`,
     async (t) => {
-      await using engine = await startEngine();
-      await furnish(engine);
-      await using daemon = await startBeside(engine);
+      const engine = engineNow();
+      const daemon = await emptyDaemon();
       const apps = daemon.client(AppService);
       await writePackage(join(daemon.dir, "package"), await freePort(), { id: "hello" });
       await apps.installApp({ spec: join(daemon.dir, "package") });
@@ -126,9 +127,8 @@ for (const [name, { strike, heal }] of Object.entries(faults)) {
 }
 
 dockerTest(`an engine that restarts under load loses no call for good${needsDocker}`, async (t) => {
-  await using engine = await startEngine();
-  await furnish(engine);
-  await using daemon = await startBeside(engine);
+  const engine = engineNow();
+  const daemon = await emptyDaemon();
   const client = daemon.client(DockerService, "grpc");
   const ended = new AbortController();
   const seen = { answers: 0, unavailable: 0, others: [] as string[], slowestMs: 0 };
@@ -145,7 +145,7 @@ dockerTest(`an engine that restarts under load loses no call for good${needsDock
       if (error === undefined) seen.answers++;
       else if (error.reason === "unavailable") seen.unavailable++;
       else seen.others.push(`${what}: ${error.reason} ${error.message}`);
-      await wait(20);
+      await wait(100);
     }
   }
   for (let round = 0; round < 3; round++) {
@@ -199,7 +199,7 @@ class Load implements AsyncDisposable {
       const startedMs = performance.now();
       await call().catch((error: unknown) => this.#failures.push(String(error)));
       this.#latenciesMs.push(performance.now() - startedMs);
-      await wait(5);
+      await wait(25);
     }
   }
 

@@ -5,7 +5,7 @@ import { once } from "node:events";
 import { chmod, mkdtemp, readFile, readdir, rm, writeFile } from "node:fs/promises";
 import { connect as connectSocket } from "node:net";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { basename, join } from "node:path";
 import { createInterface } from "node:readline";
 import type { Readable, Writable } from "node:stream";
 import { fileURLToPath } from "node:url";
@@ -30,6 +30,15 @@ const userSocket = fileURLToPath(new URL("./user-socket.mjs", import.meta.url));
 
 export const protocols = ["rest", "connect", "grpc", "grpc-web"] as const;
 export type Protocol = (typeof protocols)[number];
+
+/**
+ * Over which a file tests what the domain does: another from file to file. All four are for tests whose subject the transport is.
+ * @param url its `import.meta.url`
+ */
+export function protocolOf(url: string): Protocol {
+  const sum = [...basename(url)].reduce((total, letter) => total + letter.charCodeAt(0), 0);
+  return protocols[sum % protocols.length] ?? "rest";
+}
 
 export interface DaemonOptions {
   /** Added to the configuration, as TOML. */
