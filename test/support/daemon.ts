@@ -36,7 +36,7 @@ export type Protocol = (typeof protocols)[number];
  * @param url its `import.meta.url`
  */
 export function protocolOf(url: string): Protocol {
-  const sum = [...basename(url)].reduce((total, letter) => total + letter.charCodeAt(0), 0);
+  const sum = Buffer.from(basename(url)).reduce((total, byte) => total + byte, 0);
   return protocols[sum % protocols.length] ?? "rest";
 }
 
