@@ -18,7 +18,8 @@ import { eventually } from "../support/eventually.ts";
 import { freePort, writePackage } from "../support/packages.ts";
 import { hasS3Server, startS3Server } from "../support/s3-server.ts";
 
-const kills = process.env["SVC_LONG"] === "1" ? 200 : 10;
+const isLong = process.env["SVC_LONG"] === "1";
+const kills = isLong ? 200 : 10;
 const storages = ["disk", "far"];
 const operations = ["create", "rotate", "restore", "delete"] as const;
 
@@ -35,6 +36,7 @@ function unsettled(daemon: TestDaemon): number {
 }
 
 test(`${kills} kills leave whole archives, and the app as it was or as restored`, async (t) => {
+  t.timeout(isLong ? 3_600_000 : 300_000);
   await using stack = new AsyncDisposableStack();
   const server = hasS3Server ? stack.use(await startS3Server()) : undefined;
   await using daemon = await startDaemon();

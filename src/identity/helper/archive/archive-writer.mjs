@@ -156,7 +156,8 @@ export class ArchiveWriter {
         await runInSlices(tar.read(fd, toLatin1(place.path)), signal, () => this.#room());
       });
     } catch (error) {
-      if (hasCode(error, "ENOENT")) return;
+      // Of the tree itself, not of what is in it.
+      if (hasCode(error, "ENOENT") && !("subject" in error)) return;
       throw error;
     }
     for (const entry of same) {

@@ -105,13 +105,12 @@ export class TreeTar {
           yield* this.#leaf(trail.fd, name, path, stats);
           continue;
         }
-        const below = this.#try(path, () => {
-          trail.enter(name);
-          return this.#directory(trail, path);
-        });
+        const below = this.#try(path, () => this.#enter(trail, name, path));
         if (below !== undefined) levels.push(below);
         yield;
       }
+    } catch (error) {
+      throw about(tree, error);
     } finally {
       trail.close();
     }
@@ -127,6 +126,22 @@ export class TreeTar {
 
   /**
    * @param {Trail} trail
+   * @param {string} name
+   * @param {string} path
+   */
+  #enter(trail, name, path) {
+    trail.enter(name);
+    try {
+      return this.#directory(trail, path);
+    } catch (error) {
+      // One that was removed just now has no names that could be read.
+      trail.leave();
+      throw error;
+    }
+  }
+
+  /**
+   * @param {Trail} trail
    * @param {string} path
    */
   #directory(trail, path) {
@@ -136,6 +151,8 @@ export class TreeTar {
       const names = [...namesIn(fd)];
       this.#whole(stats, { type: "directory", path, records: this.#attributes(fd) });
       return { path, names, ctimeNs: stats.ctimeNs };
+    } catch (error) {
+      throw about(path, error);
     } finally {
       closeSync(fd);
     }
@@ -148,8 +165,7 @@ export class TreeTar {
    * @param {EntryStats} stats
    */
   *#leaf(parent, name, path, stats) {
-    const key = stats.nlink > 1 ? `${stats.dev}-${stats.ino}` : "";
-    const target = key === "" ? undefined : this.#linked.get(key);
+    const target = this.#linked.get(linkKey(stats));
     if (target !== undefined) {
       this.#whole(stats, { type: "hardlink", path, target });
       yield;
@@ -157,25 +173,25 @@ export class TreeTar {
     }
     switch (Number(stats.mode) & S_IFMT) {
       case S_IFREG:
-        if (!(yield* this.#file(parent, name, path))) return;
+        yield* this.#file(parent, name, path);
         break;
       case S_IFLNK: {
         const linkTarget = this.#try(path, () => readlinkSync(at(parent, name), "latin1"));
         if (linkTarget === undefined) return;
         this.#whole(stats, { type: "symlink", path, target: linkTarget });
+        this.#note(stats, path);
         break;
       }
       case S_IFIFO:
         this.#whole(stats, { type: "fifo", path });
+        this.#note(stats, path);
         break;
       case S_IFSOCK:
         this.#warn(`${shown(path)}: socket ignored`);
-        return;
+        break;
       default:
         this.#warn(`${shown(path)} is a device and was left out`);
-        return;
     }
-    if (key !== "") this.#linked.set(key, path);
     yield;
   }
 
@@ -183,20 +199,20 @@ export class TreeTar {
    * @param {number} parent
    * @param {string} name
    * @param {string} path
-   * @returns {Steps<boolean>} Whether there is an entry of it.
+   * @returns {Steps<void>}
    */
   *#file(parent, name, path) {
     const { syscalls, isKnown } = this.#options;
     // Whatever has the name by now: no FIFO is waited for.
     const fd = this.#try(path, () => syscalls.open(parent, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK));
-    if (fd === undefined) return false;
+    if (fd === undefined) return;
     try {
       const stats = syscalls.statOf(fd);
       if ((Number(stats.mode) & S_IFMT) !== S_IFREG) {
         this.#warnChanged(path);
-        return false;
+        return;
       }
-      if (isKnown?.(path, fd)) return false;
+      if (isKnown?.(path, fd)) return;
       const size = Number(stats.size);
       const map = Number(stats.blocks) * blockBytes < size ? stretches(syscalls, fd, size) : undefined;
       const records = this.#attributes(fd);
@@ -224,7 +240,8 @@ export class TreeTar {
       const { ctimeNs } = syscalls.statOf(fd);
       if (left > 0) this.#warn(`${shown(path)}: file shrank by ${left} bytes; padded with zeros`);
       else if (ctimeNs !== stats.ctimeNs) this.#warnChanged(path);
-      return true;
+      // By what was opened: another file may have had the name before.
+      this.#note(stats, path);
     } catch (error) {
       throw about(path, error);
     } finally {
@@ -275,6 +292,15 @@ export class TreeTar {
       this.#handler.read(piece);
     }
     return missing;
+  }
+
+  /**
+   * For the other names of a file that has several.
+   * @param {EntryStats} stats
+   * @param {string} path
+   */
+  #note(stats, path) {
+    if (stats.nlink > 1) this.#linked.set(linkKey(stats), path);
   }
 
   /**
@@ -377,8 +403,10 @@ function stretches(syscalls, fd, size) {
   let end = 0;
   for (let data = syscalls.nextData(fd, 0, size); data; data = syscalls.nextData(fd, end, size)) {
     const start = Math.max(end, data.start - (data.start % blockBytes));
-    end = Math.min(size, Math.ceil(data.end / blockBytes) * blockBytes);
-    if (end <= start) break;
+    const stop = Math.min(size, Math.ceil(data.end / blockBytes) * blockBytes);
+    // What was written beyond the end since.
+    if (stop <= start) break;
+    end = stop;
     map.push({ start, end });
     if (end === size) break;
   }
@@ -386,6 +414,11 @@ function stretches(syscalls, fd, size) {
   // Where the file ends.
   if (end < size) map.push({ start: size, end: size });
   return map;
+}
+
+/** @param {EntryStats} stats */
+function linkKey({ dev, ino, nlink }) {
+  return nlink > 1 ? `${dev}-${ino}` : "";
 }
 
 /**

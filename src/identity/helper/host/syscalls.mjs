@@ -99,8 +99,9 @@ export class Syscalls {
   #halves = new Uint16Array(this.#statx.buffer);
   #words = new Uint32Array(this.#statx.buffer);
   #longs = new BigInt64Array(this.#statx.buffer);
-  /** Of attributes. */
+  /** Of attributes, and what one of them says. */
   #names = Buffer.alloc(maxAttributeBytes);
+  #value = Buffer.alloc(maxAttributeBytes);
 
   get #native() {
     if (!this.#isLoaded) this.#library = load();
@@ -342,9 +343,8 @@ export class Syscalls {
     const found = [];
     for (const name of this.#names.toString("latin1", 0, listed).split("\0")) {
       if (name === "") continue;
-      const value = Buffer.alloc(maxAttributeBytes);
-      const size = fgetxattr(fd, cString(name), value, value.length);
-      if (size >= 0) found.push([name, value.subarray(0, size)]);
+      const size = fgetxattr(fd, cString(name), this.#value, this.#value.length);
+      if (size >= 0) found.push([name, Buffer.from(this.#value.subarray(0, size))]);
     }
     return found;
   }
