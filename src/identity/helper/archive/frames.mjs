@@ -2,7 +2,7 @@
  * Independent zstd frames, made and opened side by side on the thread pool, in order. Each can be opened without the
  * others, so that one file of an archive costs its own frames alone.
  */
-import { hash } from "node:crypto";
+import { hash, subtle } from "node:crypto";
 import { promisify } from "node:util";
 import { constants, createZstdCompress, zstdDecompress } from "node:zlib";
 import { damaged } from "./tar-reader.mjs";
@@ -196,7 +196,8 @@ export class FrameWriter {
     const row = Buffer.alloc(tableRowBytes);
     row.writeUInt32LE(frame.length, 0);
     row.writeUInt32LE(rawBytes, 4);
-    sha256(frame).copy(row, 8);
+    // On the thread pool, too: this thread has the content to hash meanwhile.
+    row.set(new Uint8Array(await subtle.digest("SHA-256", frame)), 8);
     await before;
     this.#rows.push(row);
     this.storedBytes += frame.length;
