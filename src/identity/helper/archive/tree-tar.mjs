@@ -25,6 +25,9 @@ const blockBytes = 512;
 /** From so many bytes on a thread of the pool reads the next ones while these are hashed. */
 const largeBytes = 1 << 20;
 const second = 1_000_000_000n;
+/** tar(1) lays nothing out whose path the kernel does not take at once, with the slash of a directory and the zero behind it. */
+const maxPathBytes = 4094;
+const shownBytes = 200;
 /** The latest time that fits into a header, in seconds. */
 const maxPlainTime = 0o77777777777n;
 const accessLists = new Map([
@@ -99,6 +102,12 @@ export class TreeTar {
         }
         const path = `${level.path}/${name}`;
         if (this.#options.isExcluded(path)) continue;
+        if (path.length > maxPathBytes) {
+          this.#warn(
+            `${shown(path.slice(0, shownBytes))}…: path is longer than ${maxPathBytes} bytes and was left out`,
+          );
+          continue;
+        }
         const stats = this.#try(path, () => this.#stat(trail.fd, name));
         if (stats === undefined) continue;
         if ((Number(stats.mode) & S_IFMT) !== S_IFDIR) {
