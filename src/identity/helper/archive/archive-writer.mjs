@@ -157,7 +157,7 @@ export class ArchiveWriter {
       });
     } catch (error) {
       // Of the tree itself, not of what is in it.
-      if (hasCode(error, "ENOENT") && !("subject" in error)) return;
+      if (hasCode(error, "ENOENT") && error instanceof Error && !("subject" in error)) return;
       throw error;
     }
     for (const entry of same) {
