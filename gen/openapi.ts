@@ -387,8 +387,8 @@ export interface paths {
         /**
          * What another engine needs to run the app
          * @description What another engine needs to run the app: manifests that its own tools take, and a note for everything that they do not
-         *     carry over. Secrets are never in it: where one belongs stands `REPLACE-ME`. `not_possible` for a package that is not of the
-         *     docker runtime.
+         *     carry over. Secrets are never in it: where one belongs stands `REPLACE-ME`, or a variable in a compose project for compose.
+         *     `not_possible` for a package that is not of the docker or compose runtime.
          *
          *     Access: any identified caller; a regular user sees and changes what is their own.
          *

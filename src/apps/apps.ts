@@ -384,7 +384,11 @@ export class Apps implements AsyncDisposable {
 
   /** As {@link exportApp}. */
   async export(id: string, to: ExportAppRequestTo, caller: AppCaller): Promise<ExportedApp> {
-    return exportApp(this.#runnable(await this.#find(id, caller)), to, this.#options);
+    const app = await this.#find(id, caller);
+    // Wherever it is placed.
+    const runtime = this.#options.runtimes.get(app.runtime);
+    const told = runtime?.told?.bind(runtime);
+    return exportApp(this.#runnable(app), to, { usersAddress: this.#options.usersAddress, told });
   }
 
   /** The app, once it is up. @throws SvcError see {@link awaitUp} */

@@ -1,9 +1,29 @@
 /** An app as a compose file, with the files that it is handed beside it. */
-import { basename } from "node:path";
-import { publishedAs, secretPlaceholder, type ExportedApp, type Workload } from "./workload.ts";
+import { basename, posix } from "node:path";
+import { isInside } from "../lib/is-inside.ts";
+import type { JsonObject, JsonValue } from "../lib/json.ts";
+import { resolveSettings } from "../packages/settings.ts";
+import { appTree, checkoutOf } from "../runtimes/app-tree.ts";
+import type { ToldProject } from "../runtimes/compose/compose-project.ts";
+import { isSet, listOf, mapTexts, recordOf, textOf, textsOf } from "../runtimes/compose/compose-values.ts";
+import { readServiceMount } from "../runtimes/compose/service-mounts.ts";
+import { replaceMarks, variableOf, type MarkedApp } from "./project-secrets.ts";
+import {
+  builtImage,
+  dataNote,
+  ownNotes,
+  plainName,
+  publishedAs,
+  secretPlaceholder,
+  type ExportedApp,
+  type Project,
+} from "./workload.ts";
 import { yamlText } from "./yaml-text.ts";
 
-export function toCompose(workload: Workload): ExportedApp {
+/** Of an app that is one container. */
+export function toCompose({ workloads }: Project): ExportedApp {
+  const [workload] = workloads;
+  if (workload === undefined) throw new Error("there is no container to export");
   const { name, image, entrypoint, command, env, secretEnv, volumes, ports, health, limits, runtime } =
     workload;
   const files = workload.files.map((file, at) => ({ ...file, name: `${name}-${at}-${basename(file.path)}` }));
@@ -76,6 +96,127 @@ export function toCompose(workload: Workload): ExportedApp {
       ...(workload.replicas > 1 ? [`it runs once there, not ${workload.replicas} times`] : []),
     ],
   };
+}
+
+/** Of a compose project: what svc makes of it, without svc's labels. */
+export function projectFile(
+  { app, secrets }: MarkedApp,
+  { document, built, files }: ToldProject,
+): ExportedApp {
+  const name = plainName(app.id);
+  const notes: string[] = [];
+  let hasData = false;
+  const beside = new Map<string, { name: string; content: string }>();
+  const settings = replaceMarks(app.settings, secrets);
+  const written = resolveSettings(app.manifest, settings).files;
+  const texts = new Map([
+    ...files,
+    ...written.map(({ path, content }) => [posix.join(app.directory, appTree.data, path), content] as const),
+  ]);
+  /** Beside the compose file, where the app has it in its directory. */
+  const place = (path: string): string => {
+    if (!isInside(app.directory, path)) return path;
+    const content = texts.get(path);
+    if (content === undefined) return `./${posix.relative(app.directory, path)}`;
+    const file = beside.get(path) ?? { name: `${name}-${beside.size}-${basename(path)}`, content };
+    beside.set(path, file);
+    return `./${file.name}`;
+  };
+  const service = (key: string, value: JsonValue): JsonObject => {
+    const { user = null, ...rest } = recordOf(value);
+    const isOwners = app.ownerUid !== 0 && textOf(user).startsWith(`${app.uid}:`);
+    if (isOwners)
+      notes.push(`service "${key}": here it runs as its owner (uid ${app.uid}); there as its image says`);
+    if (built.has(key))
+      notes.push(
+        `service "${key}": its image is built from its package: build it, push it, and name it in compose.yaml`,
+      );
+    const volumes = listOf(rest["volumes"]).map((volume) => placed(volume, place));
+    for (const { type, source } of volumes.map(readPlaced)) {
+      hasData ||= type === "volume" || /^\.\/(data|volumes)\//.test(source);
+      if (type === "bind" && source.startsWith(`./${checkoutOf(app)}`))
+        notes.push(
+          `service "${key}": it mounts ${source} of its package, which is not exported: copy it from ${app.directory}`,
+        );
+      else if (type === "bind" && source.startsWith("/"))
+        notes.push(`service "${key}": it mounts ${source} of its host`);
+    }
+    return {
+      ...rest,
+      // How often is svc's own, but for failures.
+      restart: textOf(rest["restart"]).replace(/^always:.*/, "always"),
+      ...(user !== null && !isOwners && { user }),
+      ...(built.has(key) && { image: builtImage(app, key) }),
+      ...(volumes.length > 0 && { volumes }),
+    };
+  };
+  const handed = (kind: "configs" | "secrets"): JsonObject =>
+    entriesOf(document[kind], (key, value): JsonObject => {
+      const part = recordOf(value);
+      if (!isSet(part["file"])) return part;
+      const file = kind === "configs" ? place(textOf(part["file"])) : `./${name}-${plainName(key)}.secret`;
+      if (kind === "secrets") notes.push(`its secret "${key}" is not exported: put it into ${file}`);
+      return { ...part, file };
+    });
+  const variables = secrets.map((secret) => variableOf(app, secret));
+  const parts = {
+    ...document,
+    services: entriesOf(document["services"], service),
+    ...(isSet(document["configs"]) && { configs: handed("configs") }),
+    ...(isSet(document["secrets"]) && { secrets: handed("secrets") }),
+  };
+  const escaped = recordOf(mapTexts(parts, literal));
+  const content = yamlText(
+    replaceMarks(escaped, secrets, (secret) => {
+      const variable = variableOf(app, secret);
+      return `\${${variable}:?set ${variable}}`;
+    }),
+  );
+  return {
+    files: [
+      { name: "compose.yaml", content },
+      ...(variables.length > 0
+        ? [{ name: ".env", content: variables.map((each) => `${each}=\n`).join("") }]
+        : []),
+      ...beside.values(),
+    ],
+    notes: [
+      ...secrets.map(
+        (secret) => `the secret "${secret}" is not exported: set ${variableOf(app, secret)} in .env`,
+      ),
+      ...ownNotes(app.manifest),
+      ...(hasData ? [dataNote] : []),
+      ...notes,
+      ...(app.manifest.health === undefined ? [] : ["its health check of svc.yaml is svc's"]),
+      ...((app.placement?.replicas ?? 1) > 1
+        ? ["on the swarm its services run several times; there as compose.yaml says"]
+        : []),
+    ],
+  };
+}
+
+/** What is beside the file begins with `./`. */
+function readPlaced(volume: JsonValue): { type: string; source: string } {
+  const { type, source } = readServiceMount(volume);
+  return { type: source.startsWith("./") ? "bind" : type, source };
+}
+
+function entriesOf(
+  value: JsonValue | undefined,
+  map: (key: string, part: JsonValue) => JsonObject,
+): JsonObject {
+  return Object.fromEntries(Object.entries(recordOf(value)).map(([key, part]) => [key, map(key, part)]));
+}
+
+/** A volume with another source, where it is a bind. */
+function placed(volume: JsonValue, place: (path: string) => string): JsonValue {
+  const { type, source, target, readOnly } = readServiceMount(volume);
+  if (type !== "bind") return volume;
+  if (typeof volume === "string") return `${place(source)}${volume.slice(source.length)}`;
+  const { propagation, selinux } = recordOf(recordOf(volume)["bind"]);
+  const modes = [...(readOnly ? ["ro"] : []), ...textsOf(propagation), ...textsOf(selinux)];
+  // In the short form, with which every compose makes the directories of data that are missing.
+  return [place(source), target, ...(modes.length > 0 ? [modes.join(",")] : [])].join(":");
 }
 
 /** A dollar would be a variable there. */

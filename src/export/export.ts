@@ -1,23 +1,46 @@
 /** What another engine needs to run an app, in files that its own tools take. */
 import type { ExportAppRequestTo } from "../../gen/svc/v1/words.ts";
+import { SvcError } from "../errors.ts";
 import type { PublishOptions } from "../runtimes/published-ports.ts";
-import type { RunnableApp } from "../runtimes/runtime.ts";
-import { toCompose } from "./compose.ts";
+import type { AppRuntime, RunnableApp } from "../runtimes/runtime.ts";
+import { composeProject } from "./compose-project.ts";
+import { projectFile, toCompose } from "./compose.ts";
 import { toKubernetes } from "./kubernetes.ts";
 import { toNomad } from "./nomad.ts";
+import { markedApp } from "./project-secrets.ts";
 import { toQuadlet } from "./quadlet.ts";
-import { workloadOf, type ExportedApp, type Workload } from "./workload.ts";
+import { dockerProject, type ExportedApp, type Project } from "./workload.ts";
 
-const writers: Readonly<Record<ExportAppRequestTo, (workload: Workload) => ExportedApp>> = {
+export interface ExportOptions extends PublishOptions {
+  /** Of compose projects. */
+  readonly told?: AppRuntime["told"] | undefined;
+}
+
+const writers: Readonly<Record<ExportAppRequestTo, (project: Project) => ExportedApp>> = {
   kubernetes: toKubernetes,
   nomad: toNomad,
   quadlet: toQuadlet,
   compose: toCompose,
 };
 
-/** @throws SvcError `not_possible` for an app that is not one container */
-export function exportApp(app: RunnableApp, to: ExportAppRequestTo, options: PublishOptions): ExportedApp {
-  const workload = workloadOf(app, options);
-  const { files, notes } = writers[to](workload);
-  return { files, notes: [...workload.notes, ...notes] };
+/** @throws SvcError `not_possible` for an app that is no containers; `denied` and `package_invalid` for a compose project that may not run */
+export async function exportApp(
+  app: RunnableApp,
+  to: ExportAppRequestTo,
+  { told, ...options }: ExportOptions,
+): Promise<ExportedApp> {
+  const { runtime } = app.manifest;
+  if (runtime.kind === "docker") return written(dockerProject(app, runtime, options), to);
+  if (runtime.kind !== "compose" || told === undefined) {
+    const message = `app "${app.id}" runs on the ${runtime.kind} runtime; svc exports packages of the docker and compose runtimes`;
+    throw new SvcError("not_possible", message);
+  }
+  const marked = markedApp(app);
+  const project = await told(marked.app);
+  return to === "compose" ? projectFile(marked, project) : written(composeProject(marked, project), to);
+}
+
+function written(project: Project, to: ExportAppRequestTo): ExportedApp {
+  const { files, notes } = writers[to](project);
+  return { files, notes: [...project.notes, ...notes] };
 }

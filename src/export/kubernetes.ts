@@ -1,21 +1,56 @@
 /** An app as manifests of Kubernetes (apps/v1, v1): one YAML file of several documents, for `kubectl apply -f`. */
 import { basename } from "node:path";
-import { addressNotes, secretPlaceholder, type ExportedApp, type Workload } from "./workload.ts";
+import {
+  addressNotes,
+  noted,
+  plainName,
+  secretPlaceholder,
+  waitingNote,
+  type ExportedApp,
+  type Project,
+  type Workload,
+} from "./workload.ts";
 import { yamlText } from "./yaml-text.ts";
 
 const volumeSize = "1Gi";
 
-export function toKubernetes(workload: Workload): ExportedApp {
-  const { name, volumes, limits, ports, runtime } = workload;
+export function toKubernetes(project: Project): ExportedApp {
+  const { name, workloads, networks } = project;
+  const volumes = new Map(
+    workloads.flatMap((workload) => workload.volumes.map(({ source }) => [source, workload])),
+  );
   const documents = [
-    configMap(workload),
-    secret(workload),
-    ...volumes.map((volume) => claim(workload, volume)),
-    deployment(workload),
-    ...(ports.length === 0 ? [] : [service(workload)]),
+    ...[...volumes].map(([source, workload]) => claim(workload, source)),
+    ...workloads.flatMap((workload) => [
+      configMap(workload),
+      secret(workload),
+      deployment(workload),
+      ...(workload.ports.length === 0 ? [] : [service(workload)]),
+      ...workload.names.map((each) => nameService(workload, each)),
+    ]),
   ].filter((document) => document !== undefined);
+  return {
+    files: [{ name: `${name}.yaml`, content: documents.map(yamlText).join("---\n") }],
+    notes: [
+      ...workloads.flatMap((workload) => noted(workload, notesOf(workload))),
+      ...(volumes.size > 0 ? [`each volume asks for ${volumeSize}: set what it needs`] : []),
+      ...sharedNotes(workloads),
+      ...(workloads.some(({ names }) => names.length > 0)
+        ? [
+            `its services find each other by their names: apply it to a namespace of its own (kubectl apply -n ${name})`,
+          ]
+        : []),
+      ...(networks.length > 1 || networks.some(({ isInternal }) => isInternal)
+        ? ["its networks are one there, where each service reaches all: NetworkPolicies would part them"]
+        : []),
+    ],
+  };
+}
+
+function notesOf(workload: Workload): string[] {
+  const { limits, ports, names, runtime, after } = workload;
   const { user } = runtime;
-  const notes = [
+  return [
     ...(user === undefined || userIds(user) !== undefined
       ? []
       : [
@@ -25,7 +60,6 @@ export function toKubernetes(workload: Workload): ExportedApp {
       ? ["it has no network here; there it has one, unless a NetworkPolicy forbids it"]
       : []),
     ...addressNotes(workload, "within its cluster"),
-    ...(volumes.length > 0 ? [`each volume asks for ${volumeSize}: set what it needs`] : []),
     ...(limits.openFiles === undefined ? [] : ["its limit of open files is the runtime's of the node there"]),
     ...(ports.length === 0
       ? []
@@ -37,11 +71,21 @@ export function toKubernetes(workload: Workload): ExportedApp {
       ? []
       : [`a Deployment always starts it again; here its policy is "${workload.restart.policy}"`]),
     ...((runtime.groups ?? []).length > 0 ? ["its further groups are supplementalGroups there"] : []),
+    ...after.map((each) => waitingNote(each, "it starts at once")),
+    ...names
+      .filter((each) => serviceName(each) !== each)
+      .map((each) => `its name "${each}" is none there: others find it as ${serviceName(each)}`),
   ];
-  return {
-    files: [{ name: `${name}.yaml`, content: documents.map(yamlText).join("---\n") }],
-    notes,
-  };
+}
+
+/** A claim of one node is of all that share it. */
+function sharedNotes(workloads: readonly Workload[]): string[] {
+  const sources = workloads.flatMap(({ volumes }) => [...new Set(volumes.map(({ source }) => source))]);
+  const shared = new Set(sources.filter((source, at) => sources.indexOf(source) !== at));
+  return [...shared].map(
+    (source) =>
+      `several services use the claim ${source}: one node runs them all, unless it is ReadWriteMany`,
+  );
 }
 
 /** `1000` and `1000:1000`. */
@@ -56,8 +100,14 @@ function userIds(user: string): { runAsUser: number; runAsGroup?: number } | und
 
 const labelsOf = ({ name }: Workload): Record<string, string> => ({ "app.kubernetes.io/name": name });
 
-function metadata(workload: Workload, suffix = ""): object {
-  return { name: `${workload.name}${suffix}`, labels: labelsOf(workload) };
+function metadata(workload: Workload, name = workload.name): object {
+  return { name, labels: labelsOf(workload) };
+}
+
+/** As names of Services are (RFC 1035): a letter first. */
+function serviceName(name: string): string {
+  const plain = plainName(name);
+  return /^[a-z]/.test(plain) ? plain : `app-${plain}`.slice(0, 63);
 }
 
 /** Keys have no slashes: files are told apart by their number. */
@@ -91,17 +141,17 @@ function secret(workload: Workload): object | undefined {
   return { apiVersion: "v1", kind: "Secret", metadata: metadata(workload), type: "Opaque", stringData };
 }
 
-function claim(workload: Workload, { name }: { name: string }): object {
+function claim(workload: Workload, name: string): object {
   return {
     apiVersion: "v1",
     kind: "PersistentVolumeClaim",
-    metadata: metadata(workload, `-${name}`),
+    metadata: metadata(workload, name),
     spec: { accessModes: ["ReadWriteOnce"], resources: { requests: { storage: volumeSize } } },
   };
 }
 
 function deployment(workload: Workload): object {
-  const { name, volumes, replicas, stop, runtime } = workload;
+  const { name, volumes, inMemory, replicas, stop, runtime } = workload;
   const hostVolumes = runtime.mounts.map(({ source }, at) => ({
     name: `host-${at}`,
     hostPath: { path: source },
@@ -110,11 +160,17 @@ function deployment(workload: Workload): object {
     ...(filesOf(workload, false).length === 0 ? [] : [{ name: "config", configMap: { name } }]),
     ...(filesOf(workload, true).length === 0 ? [] : [{ name: "secret", secret: { secretName: name } }]),
   ];
-  const claims = volumes.map((volume) => ({
-    name: `volume-${volume.name}`,
-    persistentVolumeClaim: { claimName: `${name}-${volume.name}` },
+  const claims = [...new Map(volumes.map((volume) => [volume.name, volume.source]))].map(
+    ([volume, claimName]) => ({
+      name: volumeName(volume),
+      persistentVolumeClaim: { claimName },
+    }),
+  );
+  const memory = inMemory.map(({ sizeBytes }, at) => ({
+    name: `memory-${at}`,
+    emptyDir: { medium: "Memory", ...(sizeBytes !== undefined && { sizeLimit: String(sizeBytes) }) },
   }));
-  const all = [...claims, ...handed, ...hostVolumes];
+  const all = [...claims, ...handed, ...memory, ...hostVolumes];
   return {
     apiVersion: "apps/v1",
     kind: "Deployment",
@@ -143,14 +199,25 @@ function deployment(workload: Workload): object {
 }
 
 function container(workload: Workload): object {
-  const { name, image, entrypoint, command, env, secretEnv, ports, limits, volumes, runtime } = workload;
+  const { name, image, entrypoint, command, env, secretEnv, ports, limits, volumes, inMemory, runtime } =
+    workload;
+  const { droppedCapabilities: dropped } = workload;
+  const capabilities = {
+    ...(runtime.capabilities.length > 0 && { add: runtime.capabilities }),
+    ...(dropped.length > 0 && { drop: dropped }),
+  };
   const probe = probeOf(workload);
   const bounds = {
     ...(limits.memoryBytes !== undefined && { memory: String(limits.memoryBytes) }),
     ...(limits.cpus !== undefined && { cpu: `${Math.round(limits.cpus * 1000)}m` }),
   };
   const mounts = [
-    ...volumes.map((volume) => ({ name: `volume-${volume.name}`, mountPath: volume.path })),
+    ...volumes.map(({ name: volume, path, readOnly }) => ({
+      name: volumeName(volume),
+      mountPath: path,
+      ...(readOnly && { readOnly }),
+    })),
+    ...inMemory.map(({ path }, at) => ({ name: `memory-${at}`, mountPath: path })),
     ...filesOf(workload, false).map(({ key, path }) => ({
       name: "config",
       mountPath: path,
@@ -193,10 +260,15 @@ function container(workload: Workload): object {
     securityContext: {
       ...(runtime.user !== undefined && userIds(runtime.user)),
       ...(runtime.privileged ? { privileged: true } : { allowPrivilegeEscalation: false }),
-      ...(runtime.capabilities.length > 0 && { capabilities: { add: runtime.capabilities } }),
+      ...(Object.keys(capabilities).length > 0 && { capabilities }),
+      ...(workload.isReadOnly && { readOnlyRootFilesystem: true }),
     },
     ...(mounts.length > 0 && { volumeMounts: mounts }),
   };
+}
+
+function volumeName(volume: string): string {
+  return `volume-${volume}`.slice(0, 63).replace(/-+$/, "");
 }
 
 function literal(text: string): string {
@@ -225,7 +297,7 @@ function service(workload: Workload): object {
   return {
     apiVersion: "v1",
     kind: "Service",
-    metadata: metadata(workload),
+    metadata: metadata(workload, serviceName(workload.name)),
     spec: {
       selector: labelsOf(workload),
       ports: workload.ports.map(({ protocol, port, inside }) => ({
@@ -235,5 +307,15 @@ function service(workload: Workload): object {
         targetPort: inside,
       })),
     },
+  };
+}
+
+/** What the others of its app find it by, whatever port they want of it. */
+function nameService(workload: Workload, name: string): object {
+  return {
+    apiVersion: "v1",
+    kind: "Service",
+    metadata: metadata(workload, serviceName(name)),
+    spec: { clusterIP: "None", selector: labelsOf(workload) },
   };
 }

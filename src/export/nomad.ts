@@ -1,7 +1,14 @@
 /** An app as a job of Nomad in its API's JSON: `nomad job run -json FILE`. */
 import { createHash } from "node:crypto";
 import { posix } from "node:path";
-import { addressNotes, type ExportedApp, type Workload } from "./workload.ts";
+import {
+  addressNotes,
+  noted,
+  waitingNote,
+  type ExportedApp,
+  type Project,
+  type Workload,
+} from "./workload.ts";
 
 const nanosecondsPerMs = 1_000_000;
 const bytesPerMb = 1024 * 1024;
@@ -9,72 +16,123 @@ const bytesPerMb = 1024 * 1024;
 const defaultMemoryMb = 256;
 const mhzPerCpu = 1_000;
 
-export function toNomad(workload: Workload): ExportedApp {
-  const { name, volumes, replicas, limits, restart, ports } = workload;
+export function toNomad(project: Project): ExportedApp {
+  const { name, workloads } = project;
+  const [first] = workloads;
+  const ports = reserved(workloads.flatMap((workload) => workload.ports));
+  const volumes = new Map(
+    workloads.flatMap((each) => each.volumes.map((volume) => [volume.name, volume.source])),
+  );
+  const isTogether = workloads.some(({ names }) => names.length > 0);
+  const isHost = workloads.some(({ runtime }) => runtime.network === "host");
+  // All checks of a group are of one.
+  const provider = workloads.some(isScript) ? "consul" : "nomad";
+  const services = workloads.flatMap((workload) => serviceOf(workload, ports, provider));
   const group = {
     Name: name,
-    Count: replicas,
-    RestartPolicy: {
-      Attempts: restart.policy === "never" ? 0 : Math.max(1, restart.maxAttempts),
-      Interval: Math.max(5_000, restart.resetAfterMs) * nanosecondsPerMs,
-      Delay: Math.max(1_000, restart.delayMs) * nanosecondsPerMs,
-      Mode: restart.policy === "always" ? "delay" : "fail",
-    },
-    ...(ports.length > 0 && {
+    Count: isTogether ? 1 : (first?.replicas ?? 1),
+    ...(ports.length + (isTogether ? 1 : 0) > 0 && {
       Networks: [
         {
-          Mode: workload.runtime.network === "host" ? "host" : "bridge",
-          ReservedPorts: reserved(ports).map((port) => ({
-            Label: label(port.name),
-            Value: port.port,
-            To: port.inside,
-          })),
+          Mode: isHost ? "host" : "bridge",
+          ...(ports.length > 0 && {
+            ReservedPorts: ports.map((port) => ({
+              Label: label(port.name),
+              Value: port.port,
+              To: port.inside,
+            })),
+          }),
         },
       ],
     }),
-    ...(volumes.length > 0 && {
+    ...(volumes.size > 0 && {
       Volumes: Object.fromEntries(
-        volumes.map((volume) => [
-          volume.name,
-          { Name: volume.name, Type: "host", Source: `${name}-${volume.name}`, ReadOnly: false },
+        [...volumes].map(([volume, Source]) => [
+          volume,
+          { Name: volume, Type: "host", Source, ReadOnly: false },
         ]),
       ),
     }),
-    ...(ports.length > 0 && { Services: [serviceOf(workload)] }),
-    Tasks: [taskOf(workload)],
+    ...(services.length > 0 && { Services: services }),
+    Tasks: workloads.map((workload) => taskOf(workload, workloads, ports)),
   };
   const job = { Job: { ID: name, Name: name, Type: "service", Datacenters: ["dc1"], TaskGroups: [group] } };
   return {
     files: [{ name: `${name}.nomad.json`, content: `${JSON.stringify(job, undefined, 2)}\n` }],
     notes: [
-      ...addressNotes(workload, "at the addresses of its node"),
-      ...ports
-        .filter(({ port, inside }) =>
-          reserved(ports).some((each) => each.port === port && each.inside !== inside),
-        )
-        .map(
-          ({ port, inside, protocol }) =>
-            `its port ${port} leads to ${inside} for ${protocol} here alone: there one port is both tcp and udp`,
-        ),
-      ...volumes.map(
-        (volume) => `declare the host volume "${name}-${volume.name}" on the clients that may run it`,
+      ...workloads.flatMap((workload) => noted(workload, notesOf(workload, ports))),
+      ...[...volumes.values()].map(
+        (source) => `declare the host volume "${source}" on the clients that may run it`,
       ),
-      ...(limits.memoryBytes === undefined
-        ? [`it gets ${defaultMemoryMb} MB there: it has no limit here`]
+      ...(isTogether
+        ? [
+            "its services are tasks of one group, which share a network: each is at 127.0.0.1 for the others, by its name",
+          ]
         : []),
-      ...(limits.openFiles === undefined
-        ? []
-        : ["its limit of open files is a ulimit of the docker driver there"]),
-      ...(workload.secretEnv.length > 0
-        ? ["its secrets stand in the job: better have them from Vault or a Nomad variable"]
-        : []),
+      ...collisions(workloads),
     ],
   };
 }
 
-function taskOf(workload: Workload): object {
-  const { name, image, entrypoint, command, env, limits, volumes, files, runtime, stop, ports } = workload;
-  const [program] = command;
+function isScript({ health }: Workload): boolean {
+  return health?.probe.kind === "exec";
+}
+
+function notesOf(workload: Workload, all: Workload["ports"]): string[] {
+  const { limits, ports, runtime } = workload;
+  return [
+    ...addressNotes(workload, "at the addresses of its node"),
+    ...ports
+      .filter(({ port, inside }) => all.some((each) => each.port === port && each.inside !== inside))
+      .map(
+        ({ port, inside, protocol }) =>
+          `its port ${port} leads to ${inside} for ${protocol} here alone: there one port is both tcp and udp`,
+      ),
+    ...(limits.memoryBytes === undefined
+      ? [`it gets ${defaultMemoryMb} MB there: it has no limit here`]
+      : []),
+    ...(limits.openFiles === undefined
+      ? []
+      : ["its limit of open files is a ulimit of the docker driver there"]),
+    ...(workload.secretEnv.length > 0
+      ? ["its secrets stand in the job: better have them from Vault or a Nomad variable"]
+      : []),
+    ...(isScript(workload) ? ["its check by a command needs Consul there, which runs it"] : []),
+    ...(workload.names.length > 0 && workload.replicas > 1
+      ? [`it runs once there, not ${workload.replicas} times`]
+      : []),
+    ...(workload.names.length > 0 && runtime.network === "none"
+      ? ["it has no network here; there it shares the one of its group"]
+      : []),
+    ...workload.after.map((each) => waitingNote(each, "it starts with it")),
+  ];
+}
+
+/** What two tasks would both listen at. */
+function collisions(workloads: readonly Workload[]): string[] {
+  const parts = Map.groupBy(
+    workloads.flatMap(({ part = "", ports }) =>
+      [...new Set(ports.map(({ inside, protocol }) => `${inside}/${protocol}`))].map((port) => ({
+        part,
+        port,
+      })),
+    ),
+    ({ port }) => port,
+  );
+  return [...parts]
+    .filter(([, all]) => all.length > 1)
+    .map(
+      ([port, all]) =>
+        `services ${all.map(({ part }) => `"${part}"`).join(" and ")} listen at ${port} alike, which one of a group can: have the others listen elsewhere`,
+    );
+}
+
+function taskOf(workload: Workload, all: readonly Workload[], reservedPorts: Workload["ports"]): object {
+  const { name, image, entrypoint, command, env, limits, volumes, files, runtime, stop, ports, restart } =
+    workload;
+  const isTogether = workload.names.length > 0;
+  const isGroups = isTogether || reservedPorts.length > 0;
+  const labels = new Set(ports.map((port) => labelOf(port.name, ports, reservedPorts)));
   return {
     Name: name,
     Driver: "docker",
@@ -82,19 +140,34 @@ function taskOf(workload: Workload): object {
       image,
       init: true,
       ...(entrypoint !== undefined && { entrypoint: entrypoint.map(literal) }),
-      ...(program !== undefined && { args: command.map(literal) }),
+      ...(command.length > 0 && { args: command.map(literal) }),
       ...(runtime.workingDir !== undefined && { work_dir: runtime.workingDir }),
-      ...(ports.length > 0 && { ports: reserved(ports).map((port) => label(port.name)) }),
+      ...(labels.size > 0 && { ports: [...labels] }),
       ...(runtime.privileged ? { privileged: true } : { security_opt: ["no-new-privileges"] }),
       // With ports the group says it.
-      ...(runtime.network !== "bridge" && ports.length === 0 && { network_mode: runtime.network }),
+      ...(runtime.network !== "bridge" && !isGroups && { network_mode: runtime.network }),
       ...(runtime.pid === "host" && { pid_mode: "host" }),
       ...(runtime.ipc === "host" && { ipc_mode: "host" }),
       ...(runtime.groups !== undefined && { group_add: runtime.groups.map(String) }),
       ...(runtime.devices.length > 0 && {
-        devices: runtime.devices.map((path) => ({ host_path: path, container_path: path })),
+        devices: runtime.devices.map((device) => {
+          const [from, to = from] = device.split(":");
+          return { host_path: from, container_path: to };
+        }),
       }),
       ...(runtime.capabilities.length > 0 && { cap_add: runtime.capabilities }),
+      ...(workload.droppedCapabilities.length > 0 && { cap_drop: workload.droppedCapabilities }),
+      ...(workload.isReadOnly && { readonly_rootfs: true }),
+      ...(workload.inMemory.length > 0 && {
+        mounts: workload.inMemory.map(({ path, sizeBytes }) => ({
+          ...{ type: "tmpfs", target: path },
+          ...(sizeBytes !== undefined && { tmpfs_options: { size: sizeBytes } }),
+        })),
+      }),
+      // The first task writes the hosts of all, so that each has to say the same.
+      ...(isTogether && {
+        extra_hosts: [...new Set(all.flatMap(({ names }) => names))].map((each) => `${each}:127.0.0.1`),
+      }),
       ...(limits.openFiles !== undefined && { ulimit: { nofile: String(limits.openFiles) } }),
       volumes: [
         ...files.map((file, at) => `local/${at}-${posix.basename(file.path)}:${file.path}`),
@@ -116,7 +189,7 @@ function taskOf(workload: Workload): object {
     VolumeMounts: volumes.map((volume) => ({
       Volume: volume.name,
       Destination: volume.path,
-      ReadOnly: false,
+      ReadOnly: volume.readOnly,
     })),
     Resources: {
       CPU: Math.max(1, Math.round((limits.cpus ?? 0.5) * mhzPerCpu)),
@@ -125,15 +198,26 @@ function taskOf(workload: Workload): object {
           ? defaultMemoryMb
           : Math.max(10, Math.ceil(limits.memoryBytes / bytesPerMb)),
     },
+    RestartPolicy: {
+      Attempts: restart.policy === "never" ? 0 : Math.max(1, restart.maxAttempts),
+      Interval: Math.max(5_000, restart.resetAfterMs) * nanosecondsPerMs,
+      Delay: Math.max(1_000, restart.delayMs) * nanosecondsPerMs,
+      Mode: restart.policy === "always" ? "delay" : "fail",
+    },
     KillSignal: stop.signal,
     KillTimeout: stop.graceMs * nanosecondsPerMs,
   };
 }
 
-function serviceOf({ name, health, healthArgv, ports }: Workload): object {
+function serviceOf(workload: Workload, all: Workload["ports"], provider: "nomad" | "consul"): object[] {
+  const { name, health, healthArgv, ports } = workload;
   const [first] = ports;
-  const own = { Name: name, Provider: "nomad", PortLabel: label(first?.name ?? "") };
-  if (health === undefined) return own;
+  if (first === undefined && !isScript(workload)) return [];
+  const own = {
+    ...{ Name: name, Provider: provider },
+    ...(first !== undefined && { PortLabel: labelOf(first.name, ports, all) }),
+  };
+  if (health === undefined) return [own];
   const { probe, intervalMs, timeoutMs } = health;
   const times = {
     Interval: Math.max(1_000, intervalMs) * nanosecondsPerMs,
@@ -141,19 +225,15 @@ function serviceOf({ name, health, healthArgv, ports }: Workload): object {
   };
   if (probe.kind === "exec") {
     const [Command, ...Args] = healthArgv;
-    return {
-      ...own,
-      Provider: "consul",
-      Checks: [{ Type: "script", TaskName: name, Command, Args, ...times }],
-    };
+    return [{ ...own, Checks: [{ Type: "script", TaskName: name, Command, Args, ...times }] }];
   }
   const check = {
     Type: probe.kind,
-    PortLabel: labelOf(probe.port, ports),
+    PortLabel: labelOf(probe.port, ports, all),
     ...(probe.kind === "http" && { Path: probe.path }),
     ...times,
   };
-  return { ...own, Checks: [check] };
+  return [{ ...own, Checks: [check] }];
 }
 
 /** Each number once: a port there is of tcp and of udp. */
@@ -161,10 +241,10 @@ function reserved(ports: Workload["ports"]): Workload["ports"] {
   return ports.filter((port, at) => ports.findIndex((each) => each.port === port.port) === at);
 }
 
-/** Of the one that has its number. @param name of a port */
-function labelOf(name: string, ports: Workload["ports"]): string {
+/** Of the one that has its number. @param name of one of `ports` @param all of the group */
+function labelOf(name: string, ports: Workload["ports"], all: Workload["ports"]): string {
   const port = ports.find((each) => each.name === name)?.port;
-  return label(reserved(ports).find((each) => each.port === port)?.name ?? name);
+  return label(all.find((each) => each.port === port)?.name ?? name);
 }
 
 /** As labels of ports are: letters, digits and underscores. */

@@ -1,7 +1,6 @@
-/** What an app is to any engine: what its container gets, without what only svc knows of it, and without its secrets. */
+/** What a container is to any engine: what it gets, without what only svc knows of it, and without its secrets. */
 import { isIPv6 } from "node:net";
 import { posix } from "node:path";
-import { SvcError } from "../errors.ts";
 import type { JsonObject } from "../lib/json.ts";
 import { settingsOf, type DockerRuntime, type Manifest } from "../packages/manifest.ts";
 import { mergeDefaults, resolveSettings, type SettingsFile } from "../packages/settings.ts";
@@ -14,13 +13,55 @@ import {
 import { anyAddress, publishedPorts, type PublishOptions } from "../runtimes/published-ports.ts";
 import type { RunnableApp } from "../runtimes/runtime.ts";
 
-export interface Workload {
-  readonly id: string;
+/** An app as the containers that it is. */
+export interface Project {
   /** A name that every engine takes: letters, digits and hyphens. */
   readonly name: string;
+  readonly id: string;
   readonly version: string;
+  readonly workloads: readonly Workload[];
+  readonly networks: readonly ProjectNetwork[];
+  /** What no engine gets told. */
+  readonly notes: readonly string[];
+}
+
+export interface ProjectNetwork {
+  readonly name: string;
+  readonly isInternal: boolean;
+  /** It is not the project's. */
+  readonly isExternal: boolean;
+}
+
+export interface Workload {
+  /** A name that every engine takes: letters, digits and hyphens. */
+  readonly name: string;
+  /** Its service; absent where the app is one container. */
+  readonly part?: string;
+  /** What the other containers of its app find it by. */
+  readonly names: readonly string[];
+  /** Names of {@link ProjectNetwork}. */
+  readonly networks: readonly string[];
+  /** Those that it waits for before it starts. */
+  readonly after: readonly Dependency[];
   readonly image: string;
-  readonly runtime: DockerRuntime;
+  readonly runtime: Pick<
+    DockerRuntime,
+    | "user"
+    | "workingDir"
+    | "privileged"
+    | "network"
+    | "pid"
+    | "ipc"
+    | "devices"
+    | "groups"
+    | "capabilities"
+    | "mounts"
+  >;
+  readonly droppedCapabilities: readonly string[];
+  /** It can write to its mounts alone. */
+  readonly isReadOnly: boolean;
+  /** File systems in memory. */
+  readonly inMemory: readonly { readonly path: string; readonly sizeBytes: number | undefined }[];
   readonly entrypoint: readonly string[] | undefined;
   readonly command: readonly string[];
   readonly env: Readonly<Record<string, string>>;
@@ -29,15 +70,8 @@ export interface Workload {
   /** With absolute paths in the container; a secret one says nothing of what it holds. */
   readonly files: readonly (SettingsFile & { readonly isSecret: boolean })[];
   /** What must outlive the container; `path` is absolute in it. */
-  readonly volumes: readonly { readonly name: string; readonly path: string }[];
-  readonly ports: readonly {
-    readonly name: string;
-    readonly protocol: "tcp" | "udp";
-    readonly port: number;
-    readonly inside: number;
-    /** Of the host. */
-    readonly address: string;
-  }[];
+  readonly volumes: readonly WorkloadVolume[];
+  readonly ports: readonly WorkloadPort[];
   readonly replicas: number;
   readonly health: Manifest["health"];
   /** Of a check by a command. */
@@ -45,8 +79,32 @@ export interface Workload {
   readonly limits: Manifest["limits"];
   readonly stop: Manifest["stop"];
   readonly restart: Manifest["restart"];
-  /** What no engine gets told. */
-  readonly notes: readonly string[];
+}
+
+export interface Dependency {
+  /** Of the {@link Workload}. */
+  readonly name: string;
+  readonly part: string;
+  /** What of it, in compose's words: `service_healthy`. */
+  readonly condition: string;
+}
+
+export interface WorkloadVolume {
+  /** Within the app. */
+  readonly name: string;
+  /** On the engine: the same for all that share it. */
+  readonly source: string;
+  readonly path: string;
+  readonly readOnly: boolean;
+}
+
+export interface WorkloadPort {
+  readonly name: string;
+  readonly protocol: "tcp" | "udp";
+  readonly port: number;
+  readonly inside: number;
+  /** Of the host. */
+  readonly address: string;
 }
 
 export interface ExportedApp {
@@ -56,44 +114,47 @@ export interface ExportedApp {
   readonly notes: readonly string[];
 }
 
+export const dataNote = "its data are not exported: svc backup create makes an archive of them";
+
 /** Stands where a secret belongs. */
 export const secretPlaceholder = "REPLACE-ME";
 
-/** @throws SvcError `not_possible` for an app that is not one container */
-export function workloadOf(app: RunnableApp, options: PublishOptions): Workload {
+/** An app of the docker runtime. */
+export function dockerProject(app: RunnableApp, runtime: DockerRuntime, options: PublishOptions): Project {
   const { manifest } = app;
-  const { runtime } = manifest;
-  if (runtime.kind !== "docker") {
-    const message = `app "${app.id}" runs on the ${runtime.kind} runtime; svc exports packages of the docker runtime`;
-    throw new SvcError("not_possible", message);
-  }
-  const { settings, secrets } = withoutSecrets(app);
+  const { settings, secrets } = withoutSecrets(app, () => secretPlaceholder);
   const safe = { ...app, settings };
   const expand = containerExpander(safe);
   const { args, files } = resolveSettings(manifest, settings);
-  const documents = new Map(settingsOf(manifest));
-  const secretFiles = new Set(secrets.flatMap((name) => documents.get(name)?.file?.path ?? []));
+  const secretFiles = secretPaths(manifest, secrets);
   const declared = new Map(manifest.ports.map((port) => [port.name, port.containerPort]));
   const env = containerEnvironment(safe, runtime);
-  return {
-    id: app.id,
-    name: plainName(app.id),
-    version: app.version,
-    image: runtime.image ?? `${plainName(app.id)}:${plainName(app.version)}`,
-    runtime,
+  const name = plainName(app.id);
+  const volumes = [
+    ...manifest.volumes.map((volume) => ({
+      name: plainName(volume.name),
+      path: posix.normalize(volume.path),
+    })),
+    ...(namedPlaces(app, runtime).has("data") ? [{ name: "data", path: mountPoints.data }] : []),
+  ];
+  const workload: Workload = {
+    ...{ name, names: [], networks: [], after: [], runtime },
+    ...{ droppedCapabilities: [], isReadOnly: false, inMemory: [] },
+    image: runtime.image ?? builtImage(app),
     entrypoint: runtime.entrypoint,
     command: [...(runtime.command ?? []).map(expand), ...args],
     env,
-    secretEnv: Object.keys(env).filter((name) => env[name]?.includes(secretPlaceholder)),
+    secretEnv: secretVariables(env),
     files: files.map(({ path, content }) => ({
       path: posix.join(mountPoints.data, path),
       content,
       isSecret: secretFiles.has(path),
     })),
-    volumes: [
-      ...manifest.volumes.map(({ name, path }) => ({ name: plainName(name), path: posix.normalize(path) })),
-      ...(namedPlaces(app, runtime).has("data") ? [{ name: "data", path: mountPoints.data }] : []),
-    ],
+    volumes: volumes.map((volume) => ({
+      ...volume,
+      source: `${name}-${volume.name}`,
+      readOnly: false,
+    })),
     ports: publishedPorts(safe, options).map((port) => ({
       ...port,
       inside: declared.get(port.name) ?? port.port,
@@ -104,18 +165,40 @@ export function workloadOf(app: RunnableApp, options: PublishOptions): Workload 
     limits: manifest.limits,
     stop: manifest.stop,
     restart: manifest.restart,
+  };
+  return {
+    ...{ name, id: app.id, version: app.version, workloads: [workload], networks: [] },
     notes: notesOf(app, runtime, secrets),
   };
 }
 
-function withoutSecrets({ manifest, settings }: RunnableApp): { settings: JsonObject; secrets: string[] } {
+/** What the image of an app, or of one of its services, may be called elsewhere that is built here. */
+export function builtImage({ id, version }: Pick<RunnableApp, "id" | "version">, part = ""): string {
+  return `${plainName(part === "" ? id : `${id}-${part}`)}:${plainName(version)}`;
+}
+
+export function secretVariables(env: Readonly<Record<string, string>>): string[] {
+  return Object.keys(env).filter((name) => env[name]?.includes(secretPlaceholder));
+}
+
+/** Paths of files that a secret setting is written into. */
+export function secretPaths(manifest: Manifest, secrets: readonly string[]): Set<string> {
+  const documents = new Map(settingsOf(manifest));
+  return new Set(secrets.flatMap((name) => documents.get(name)?.file?.path ?? []));
+}
+
+/** With something else where secrets stand. @param placeholder of a setting, by its name */
+export function withoutSecrets(
+  { manifest, settings }: RunnableApp,
+  placeholder: (name: string) => string,
+): { settings: JsonObject; secrets: string[] } {
   const values = mergeDefaults(manifest, settings);
   const secrets = settingsOf(manifest).flatMap(([name, { secret }]) => {
     const isSet = !["", null, undefined].includes(values[name] as string | null | undefined);
     return secret === true && isSet ? [name] : [];
   });
   return {
-    settings: { ...settings, ...Object.fromEntries(secrets.map((name) => [name, secretPlaceholder])) },
+    settings: { ...settings, ...Object.fromEntries(secrets.map((name) => [name, placeholder(name)])) },
     secrets,
   };
 }
@@ -124,24 +207,41 @@ function notesOf(app: RunnableApp, runtime: DockerRuntime, secrets: readonly str
   const { manifest } = app;
   const named = namedPlaces(app, runtime);
   return [
-    ...secrets.map(
-      (name) => `the secret "${name}" is not exported: put it where ${secretPlaceholder} stands`,
-    ),
+    ...secretNotes(secrets),
     ...(runtime.image === undefined
       ? ["its image is built from its package: build it, push it, and name it in the manifest"]
       : []),
-    ...(manifest.volumes.length > 0 || named.has("data")
-      ? ["its data are not exported: svc backup create makes an archive of them"]
-      : []),
+    ...(manifest.volumes.length > 0 || named.has("data") ? [dataNote] : []),
     ...(named.has("repo") ? [`it reads its package at ${mountPoints.repo}, which is not exported`] : []),
     ...(app.ownerUid === 0 ? [] : [`here it runs as its owner (uid ${app.uid}); there as its image says`]),
-    ...(manifest.backup === undefined ? [] : ["its backup policy is svc's"]),
-    ...(manifest.migrate === undefined
-      ? []
-      : ["its migration step is svc's: run it by hand between versions"]),
+    ...ownNotes(manifest),
     ...runtime.mounts.map(({ source }) => `it mounts ${source} of its host`),
     ...runtime.devices.map((device) => `it uses the device ${device} of its host`),
   ];
+}
+
+export function secretNotes(secrets: readonly string[]): string[] {
+  return secrets.map(
+    (name) => `the secret "${name}" is not exported: put it where ${secretPlaceholder} stands`,
+  );
+}
+
+/** What svc does for an app, and no other engine. */
+export function ownNotes({ backup, migrate }: Manifest): string[] {
+  return [
+    ...(backup === undefined ? [] : ["its backup policy is svc's"]),
+    ...(migrate === undefined ? [] : ["its migration step is svc's: run it by hand between versions"]),
+  ];
+}
+
+/** Where an engine does not wait for it. @param there what it does instead */
+export function waitingNote({ part, condition }: Dependency, there: string): string {
+  return `here it waits for "${part}" (${condition}); there ${there}, and has to try until it is reached`;
+}
+
+/** Said of a service by its name. */
+export function noted({ part }: Workload, notes: readonly string[]): string[] {
+  return part === undefined ? [...notes] : notes.map((note) => `service "${part}": ${note}`);
 }
 
 /** A port as compose and Podman take it. */

@@ -4,6 +4,7 @@ import type { AppImageFreshness, LogLineStream } from "../../gen/svc/v1/words.ts
 import type { Manifest } from "../packages/manifest.ts";
 import type { JsonObject } from "../lib/json.ts";
 import type { PublishedAddresses } from "./published-addresses.ts";
+import type { ToldProject } from "./compose/compose-project.ts";
 import type { Terminal } from "../lib/terminal.ts";
 import type { TerminalRequest } from "./terminal-request.ts";
 
@@ -268,6 +269,8 @@ export interface AppRuntime extends AsyncDisposable {
    * @throws SvcError `denied` for what the owner's apps may not have (decisions 20), `package_invalid`
    */
   check(app: RunnableApp): Promise<void>;
+  /** What another engine needs to know of a compose project. Absent for runtimes that have none. @throws SvcError as {@link check} */
+  told?(app: RunnableApp): Promise<ToldProject>;
   /**
    * Before its checkout is replaced: moves what a stopped app has written there to where it stays. Absent for runtimes
    * whose apps may not expect that.

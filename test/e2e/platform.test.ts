@@ -6,15 +6,15 @@ import { fileURLToPath } from "node:url";
 import { createFileRegistry, fromBinary, toBinary, create } from "@bufbuild/protobuf";
 import { FileDescriptorSetSchema } from "@bufbuild/protobuf/wkt";
 import test from "ava";
-import { AppService, InstallAppRequestSchema } from "../../gen/svc/v1/app_pb.ts";
+import { AppService, InstallAppRequestSchema, ListAppsResponseSchema } from "../../gen/svc/v1/app_pb.ts";
 import { DaemonService } from "../../gen/svc/v1/daemon_pb.ts";
 import { EventService } from "../../gen/svc/v1/event_pb.ts";
 import { ScheduleService } from "../../gen/svc/v1/schedule_pb.ts";
-import { socketTransport, type TestDaemon } from "../support/daemon.ts";
+import { socketTransport, startDaemon, type TestDaemon } from "../support/daemon.ts";
 import { sharedDaemon } from "../support/daemon-test.ts";
 import { errorOf } from "../support/errors.ts";
 import { eventually } from "../support/eventually.ts";
-import { freePort, writePackage } from "../support/packages.ts";
+import { freePort, writeFiles, writePackage } from "../support/packages.ts";
 
 const daemonOf = sharedDaemon();
 const root = fileURLToPath(new URL("../..", import.meta.url));
@@ -34,6 +34,16 @@ async function callRaw(daemon: TestDaemon, method: string, request: Uint8Array) 
   };
 }
 
+/** Over REST, or Connect in JSON. */
+async function callJson(daemon: TestDaemon, path: string, body: object, method = "POST") {
+  const answer = await fetch(`http://127.0.0.1:${daemon.port}/${path}`, {
+    method,
+    headers: { "content-type": "application/json", authorization: `Bearer ${daemon.token}` },
+    body: JSON.stringify(body),
+  });
+  return { status: answer.status, json: (await answer.json()) as { code?: string } };
+}
+
 /** A package `web` in the daemon's directory. */
 async function packageOf(daemon: TestDaemon): Promise<string> {
   const dir = join(daemon.dir, "web");
@@ -48,6 +58,7 @@ test.serial("capabilities are told, and what a node does not have is unimplement
   t.deepEqual(capabilities, capabilities.toSorted());
   t.regex(version, /^\d+\.\d+\.\d+/);
   t.is((await callRaw(daemon, "AppService/FoldApp", new Uint8Array())).status, 404);
+  t.is((await callJson(daemon, "v1/apps/web/fold", {})).status, 404);
   const unknown = { ...AppService.method.listApps, name: "FoldApp" };
   const calling = socketTransport(daemon.socketPath, "grpc").unary(
     unknown,
@@ -83,13 +94,21 @@ test.serial(
       ["web"],
     );
 
-    const mistyped = await fetch(`http://127.0.0.1:${daemon.port}/v1/apps`, {
-      method: "POST",
-      headers: { "content-type": "application/json", authorization: `Bearer ${daemon.token}` },
-      body: JSON.stringify({ spec, folded: true }),
-    });
-    t.is(mistyped.status, 400);
-    t.like(await mistyped.json(), { code: "invalid_argument" });
+    // So does a platform of today with those of a daemon of tomorrow: field 1000 behind the apps.
+    const tomorrow = fromBinary(
+      ListAppsResponseSchema,
+      Buffer.concat([bytes, Uint8Array.of(0xc2, 0x3e, 1, 1)]),
+    );
+    t.deepEqual(
+      tomorrow.apps.map(({ id }) => id),
+      ["web"],
+    );
+
+    const mistyped = await callJson(daemon, "v1/apps", { spec, folded: true });
+    t.like(mistyped, { status: 400, json: { code: "invalid_argument" } });
+    t.regex(JSON.stringify(mistyped.json), /folded/);
+    const passed = await callJson(daemon, "svc.v1.AppService/ListApps", { folded: true });
+    t.is(passed.status, 200);
   },
 );
 
@@ -118,6 +137,73 @@ test.serial("the same push again changes nothing", async (t) => {
   t.like(await errorOf(stale), { code: "Aborted" });
   const none = await schedules.replaceManagedSchedules({ managedBy: "platform", schedules: [] });
   t.deepEqual(none.schedules, []);
+});
+
+test.serial(
+  "a push is kept as a whole or not at all, and one without a list is refused over REST",
+  async (t) => {
+    const daemon = await daemonOf();
+    const schedules = daemon.client(ScheduleService, "grpc");
+    const job = (id: string, trigger: string) => ({
+      id,
+      trigger,
+      action: { type: "shell", command: "true" },
+    });
+    const managedBy = "platform";
+    await schedules.replaceManagedSchedules({ managedBy, schedules: [job("old", "0 4 1 1 *")] });
+    const bad = [job("new", "0 4 1 1 *"), job("bad", "no time at all")];
+    t.like(await errorOf(schedules.replaceManagedSchedules({ managedBy, schedules: bad })), {
+      code: "InvalidArgument",
+    });
+    const ids = async (): Promise<string[]> =>
+      (await schedules.listSchedules({})).schedules.map(({ id }) => id);
+    t.deepEqual(await ids(), ["old"]);
+    t.is((await callJson(daemon, "v1/schedules/managed/platform", {}, "PUT")).status, 400);
+    t.deepEqual(await ids(), ["old"]);
+  },
+);
+
+test.serial("work goes on to its end when its caller goes, and a second operation is told so", async (t) => {
+  const daemon = await daemonOf();
+  const apps = daemon.client(AppService, "grpc");
+  const spec = join(daemon.dir, "slow");
+  await writeFiles(spec, {
+    "svc.yaml": `id: slow
+name: slow
+version: "1"
+process: { exec: [node, app.mjs] }
+stop: { grace: 3s }
+`,
+    // It is not to be asked to end before it can refuse.
+    "app.mjs": `process.on("SIGTERM", () => undefined); setInterval(() => undefined, 1000); console.log("deaf");`,
+  });
+  await apps.installApp({ spec });
+  await apps.startApp({ id: "slow" });
+  await eventually(async () => {
+    const { lines } = await apps.getAppLogs({ id: "slow" });
+    assert.ok(lines.some(({ text }) => text === "deaf"));
+  }, deadlineMs);
+  t.like(await errorOf(apps.stopApp({ id: "slow" }, { timeoutMs: 500 })), { code: "DeadlineExceeded" });
+  t.truthy((await apps.getApp({ id: "slow" })).operation);
+  const second = await errorOf(apps.startApp({ id: "slow" }));
+  t.like(second, { code: "FailedPrecondition", reason: "app_busy" });
+  await eventually(
+    async () => assert.equal((await apps.getApp({ id: "slow" })).state, "STOPPED"),
+    deadlineMs,
+  );
+});
+
+test.serial("who tries tokens is too many after a while, and who has one is not", async (t) => {
+  await using daemon = await startDaemon();
+  const guess = daemon.tokenClient(DaemonService, "connect", "not-a-token");
+  t.like(await errorOf(guess.getStatus({})), { code: "Unauthenticated" });
+  const codes: string[] = [];
+  // One more each second is forgiven.
+  for (let at = 0; at < 200 && codes.at(-1) !== "ResourceExhausted"; at += 1)
+    codes.push((await errorOf(guess.getStatus({}))).code);
+  t.is(codes.at(-1), "ResourceExhausted");
+  t.true(codes.length >= 19, String(codes.length));
+  t.regex((await daemon.client(DaemonService, "grpc").getStatus({})).version, /^\d/);
 });
 
 test.serial("what is so already is no error", async (t) => {

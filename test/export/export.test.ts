@@ -51,14 +51,14 @@ async function appOf(text: string, settings: RunnableApp["settings"] = {}): Prom
   };
 }
 
-const exportApp = (app: RunnableApp, to: ExportAppRequestTo): ExportedApp =>
+const exportApp = (app: RunnableApp, to: ExportAppRequestTo): Promise<ExportedApp> =>
   exportWith(app, to, { usersAddress: "127.0.0.1" });
 
 const shop = (): Promise<RunnableApp> => appOf(manifest, { password: secret, key: secret });
 
 for (const to of ["kubernetes", "nomad", "quadlet", "compose"] satisfies ExportAppRequestTo[]) {
   test(`no secret is in an export to ${to}, and a note says so`, async (t) => {
-    const exported = exportApp(await shop(), to);
+    const exported = await exportApp(await shop(), to);
     t.false(JSON.stringify(exported).includes("sesame"));
     for (const name of ["password", "key"]) {
       t.true(exported.notes.some((note) => note.includes(`the secret "${name}" is not exported`)));
@@ -69,7 +69,7 @@ for (const to of ["kubernetes", "nomad", "quadlet", "compose"] satisfies ExportA
 
 test("what is no container cannot be exported", async (t) => {
   const app = await appOf('id: plain\nname: Plain\nversion: "1"\nprocess: { exec: [sleep, "1"] }\n');
-  t.throws(() => exportApp(app, "kubernetes"), { message: /runs on the process runtime/ });
+  await t.throwsAsync(exportApp(app, "kubernetes"), { message: /runs on the process runtime/ });
 });
 
 for (const shape of Object.keys(shapes)) {
@@ -90,14 +90,14 @@ for (const shape of Object.keys(shapes)) {
 }
 
 test("Kubernetes gets a deployment with its settings, secrets, claim, probes, limits and service", async (t) => {
-  const [file] = exportApp(await shop(), "kubernetes").files;
+  const [file] = (await exportApp(await shop(), "kubernetes")).files;
   assert.ok(file !== undefined);
   const documents = parseAllDocuments(file.content).map((each) => each.toJS() as Record<string, unknown>);
   t.deepEqual(
     documents.map(({ kind }) => kind),
-    ["ConfigMap", "Secret", "PersistentVolumeClaim", "Deployment", "Service"],
+    ["PersistentVolumeClaim", "ConfigMap", "Secret", "Deployment", "Service"],
   );
-  const [config, secrets, claim, deployment, service] = documents;
+  const [claim, config, secrets, deployment, service] = documents;
   t.like(config, { data: { "env.MODE": "live", "1-theme.txt": "dark" } });
   t.like(secrets, { stringData: { "env.PASSWORD": "REPLACE-ME", "0-key.txt": "REPLACE-ME" } });
   t.like(claim, { metadata: { name: "shop-keep" } });
@@ -124,7 +124,7 @@ test("Kubernetes gets a deployment with its settings, secrets, claim, probes, li
 });
 
 test("Nomad gets a job with its port, check, volume and templates", async (t) => {
-  const [file] = exportApp(await shop(), "nomad").files;
+  const [file] = (await exportApp(await shop(), "nomad")).files;
   const { Job } = JSON.parse(file?.content ?? "") as { Job: { TaskGroups: Record<string, unknown>[] } };
   t.like(Job.TaskGroups[0], {
     Count: 1,
@@ -145,7 +145,7 @@ ports:
   - { name: tcp, setting: port, container_port: 53 }
 health: { tcp: { port: tcp } }
 `;
-  const { files, notes } = exportApp(await appOf(both), "nomad");
+  const { files, notes } = await exportApp(await appOf(both), "nomad");
   const { Job } = JSON.parse(files[0]?.content ?? "") as { Job: { TaskGroups: Record<string, unknown>[] } };
   const [group] = Job.TaskGroups;
   t.deepEqual(group?.["Networks"], [
@@ -156,7 +156,7 @@ health: { tcp: { port: tcp } }
 });
 
 test("Quadlet gets units, with what systemd would expand spelt out", async (t) => {
-  const { files, notes } = exportApp(await shop(), "quadlet");
+  const { files, notes } = await exportApp(await shop(), "quadlet");
   const [unit] = files;
   t.is(unit?.name, "shop.container");
   const lines = unit?.content.split("\n") ?? [];
@@ -185,14 +185,14 @@ settings: { properties: { note: { type: string, default: "<<<svc: {{ key \\"x\\"
 `;
 
 test("what a package says begins no other line of a unit, and is no template", async (t) => {
-  const [unit] = exportApp(await appOf(hostile), "quadlet").files;
+  const [unit] = (await exportApp(await appOf(hostile), "quadlet")).files;
   t.notRegex(unit?.content ?? "", /[\0-\x09\x0b-\x1f\x7f]/);
   t.true(unit?.content.includes(String.raw`Exec="a\x0d[Service]\x0dExecStartPre=/bin/sh" "\x1b"`));
   const bent = await appOf(hostile.replace("docker:", String.raw`docker:${"\n"}  working_dir: "/srv\\"`));
-  t.throws(() => exportApp(bent, "quadlet"), {
+  await t.throwsAsync(exportApp(bent, "quadlet"), {
     message: "WorkingDir= cannot end in a backslash, or go over several lines",
   });
-  const [job] = exportApp(await appOf(hostile), "nomad").files;
+  const [job] = (await exportApp(await appOf(hostile), "nomad")).files;
   const { Job } = JSON.parse(job?.content ?? "") as {
     Job: { TaskGroups: { Tasks: { Templates: { EmbeddedTmpl: string; LeftDelim: string }[] }[] }[] };
   };
@@ -205,7 +205,7 @@ const pythonTest = canReadYaml() ? test : test.skip;
 
 for (const to of ["kubernetes", "compose"] satisfies ExportAppRequestTo[]) {
   pythonTest(`text stays text in an export to ${to}, to who reads YAML 1.1`, async (t) => {
-    const [file] = exportApp(await appOf(hostile), to).files;
+    const [file] = (await exportApp(await appOf(hostile), to)).files;
     const program =
       "import json, sys, yaml; print(json.dumps(list(yaml.safe_load_all(sys.stdin.buffer.read().decode()))))";
     const read = execFileSync("python3", ["-c", program], { input: file?.content ?? "", encoding: "utf8" });
@@ -235,15 +235,15 @@ ports:
 
 test("ports stay at the addresses that they have here, or a note says that they do not", async (t) => {
   const app = { ...(await appOf(odd)), ownerUid: 1000 };
-  const [compose] = exportApp(app, "compose").files;
+  const [compose] = (await exportApp(app, "compose")).files;
   t.regex(compose?.content ?? "", /- 127\.0\.0\.1:8081:8080\/tcp\n +- "?\[::1\]:8082:8082\/tcp"?\n/);
-  const [unit] = exportApp(app, "quadlet").files;
+  const [unit] = (await exportApp(app, "quadlet")).files;
   t.regex(
     unit?.content ?? "",
     /^PublishPort=127\.0\.0\.1:8081:8080\/tcp\nPublishPort=\[::1\]:8082:8082\/tcp$/m,
   );
   for (const to of ["kubernetes", "nomad"] as const) {
-    const { notes } = exportApp(app, to);
+    const { notes } = await exportApp(app, to);
     t.true(
       notes.some((note) => note.startsWith("here port 8081 is reached at 127.0.0.1 alone; there ")),
       to,
@@ -253,7 +253,7 @@ test("ports stay at the addresses that they have here, or a note says that they 
 
 test("what a container has of its host goes along, and no value is a specifier of systemd", async (t) => {
   const app = await appOf(odd);
-  const [job] = exportApp(app, "nomad").files;
+  const [job] = (await exportApp(app, "nomad")).files;
   for (const line of [
     /"pid_mode": "host"/,
     /"ipc_mode": "host"/,
@@ -261,14 +261,17 @@ test("what a container has of its host goes along, and no value is a specifier o
     /"host_path": "\/dev\/fuse"/,
   ])
     t.regex(job?.content ?? "", line);
-  t.regex(exportApp(app, "kubernetes").files[0]?.content ?? "", /runAsUser: 1000\n +runAsGroup: 1001\n/);
-  const named = exportApp(await appOf(odd.replace('"1000:1001"', "web")), "kubernetes");
+  t.regex(
+    (await exportApp(app, "kubernetes")).files[0]?.content ?? "",
+    /runAsUser: 1000\n +runAsGroup: 1001\n/,
+  );
+  const named = await exportApp(await appOf(odd.replace('"1000:1001"', "web")), "kubernetes");
   t.notRegex(named.files[0]?.content ?? "", /runAs/);
   t.true(named.notes.some((note) => note.includes('it runs as "web" here')));
-  const unit = exportApp({ ...app, version: "50%" }, "quadlet").files[0]?.content ?? "";
+  const unit = (await exportApp({ ...app, version: "50%" }, "quadlet")).files[0]?.content ?? "";
   t.regex(unit, /^WorkingDir=\/srv\/%%h$/m);
   t.regex(unit, /^Description=odd 50%%$/m);
-  const twice = exportApp({ ...app, placement: { replicas: 2, ports: "mesh" } }, "compose");
+  const twice = await exportApp({ ...app, placement: { replicas: 2, ports: "mesh" } }, "compose");
   t.true(twice.notes.includes("it runs once there, not 2 times"));
 });
 
@@ -284,7 +287,7 @@ const composeTest = composeProgram === undefined ? test.skip : test;
 const needsCompose = composeProgram === undefined ? " (skipped: needs docker compose or docker-compose)" : "";
 
 composeTest(`compose itself takes an export, and reads in it what the app has${needsCompose}`, async (t) => {
-  const exported = exportApp(await shop(), "compose");
+  const exported = await exportApp(await shop(), "compose");
   const config = await readByCompose(exported, { PASSWORD: secret });
   t.like(config, {
     services: {
@@ -316,3 +319,165 @@ async function readByCompose({ files }: ExportedApp, env: Record<string, string>
 function unescaped(text: string): string {
   return text.replaceAll("$$", "$");
 }
+
+interface Document {
+  readonly kind: string;
+  readonly metadata: { readonly name: string };
+  readonly spec: Record<string, unknown>;
+  readonly data?: Record<string, string>;
+}
+
+async function projectDocuments(): Promise<Map<string, Document>> {
+  const [file] = (await exportShape("project", "kubernetes")).files;
+  const documents = parseAllDocuments(file?.content ?? "").map((each) => each.toJS() as Document);
+  const byName = new Map(documents.map((each) => [`${each.kind} ${each.metadata.name}`, each]));
+  assert.equal(byName.size, documents.length, "two of one name");
+  return byName;
+}
+
+test("the services of a project are found by their names on Kubernetes, and share its claims", async (t) => {
+  const documents = await projectDocuments();
+  for (const [name, part] of Object.entries({
+    web: "web",
+    www: "web",
+    db: "db",
+    "app-2fa": "2fa",
+    jobs: "jobs",
+  })) {
+    t.like(documents.get(`Service ${name}`)?.spec, {
+      clusterIP: "None",
+      selector: { "app.kubernetes.io/name": `project-${part}` },
+    });
+  }
+  const claims = [...documents.keys()].filter((key) => key.startsWith("PersistentVolumeClaim"));
+  t.deepEqual(
+    claims,
+    ["project-shared", "project-db-data", "project-data-dump"].map((name) => `PersistentVolumeClaim ${name}`),
+  );
+  const { template } = documents.get("Deployment project-web")?.spec as {
+    template: { spec: { containers: object[]; volumes: object[] } };
+  };
+  const [container] = template.spec.containers;
+  t.like(container, {
+    resources: { limits: { memory: "67108864" } },
+    readinessProbe: { httpGet: { path: "/ready", port: 8080 } },
+    securityContext: { readOnlyRootFilesystem: true, capabilities: { drop: ["ALL"] } },
+  });
+  t.like(documents.get("ConfigMap project-web")?.data, {
+    "env.MODE": "live",
+    "0-greeting": "good day\n",
+    "1-nginx.conf": "server {}\n",
+    "2-theme.txt": "dark",
+  });
+  t.like(documents.get("Deployment project-2fa")?.spec, { replicas: 2 });
+  t.like(documents.get("Deployment project-db")?.spec, {
+    template: {
+      spec: {
+        containers: [{ readinessProbe: { exec: { command: ["/bin/sh", "-c", "pg_isready -U $USER"] } } }],
+      },
+    },
+  });
+});
+
+test("the services of a project are tasks of one group on Nomad, which find each other", async (t) => {
+  const { files, notes } = await exportShape("project", "nomad");
+  const { Job } = JSON.parse(files[0]?.content ?? "") as {
+    Job: {
+      TaskGroups: {
+        Count: number;
+        Services: { Provider: string }[];
+        Tasks: { Name: string; Config: object }[];
+      }[];
+    };
+  };
+  t.is(Job.TaskGroups.length, 1);
+  const [group] = Job.TaskGroups;
+  t.deepEqual(
+    group?.Tasks.map(({ Name }) => Name),
+    ["web", "2fa", "db", "jobs"].map((part) => `project-${part}`),
+  );
+  for (const { Config } of group?.Tasks ?? [])
+    t.like(Config, { extra_hosts: ["web", "www", "2fa", "db", "jobs"].map((name) => `${name}:127.0.0.1`) });
+  t.deepEqual(new Set(group?.Services.map(({ Provider }) => Provider)), new Set(["consul"]));
+  t.true(notes.some((note) => note.startsWith('services "web" and "jobs" listen at 8080/tcp alike')));
+});
+
+test("the services of a project are units of their own on Quadlet, in its networks", async (t) => {
+  const { files } = await exportShape("project", "quadlet");
+  const unit = (name: string): string[] =>
+    files.find((file) => file.name === name)?.content.split("\n") ?? [];
+  for (const line of [
+    "Network=project-front.network:alias=web,alias=www",
+    "Network=project-back.network:alias=web,alias=www",
+    "After=project-db.service",
+    "Wants=project-db.service",
+    "Volume=project-shared.volume:/shared:ro",
+    "Tmpfs=/tmp:size=16777216",
+    "ReadOnly=true",
+    "DropCapability=ALL",
+  ])
+    t.true(unit("project-web.container").includes(line), line);
+  for (const line of [
+    "Secret=project-db-postgres-password,type=env,target=POSTGRES_PASSWORD",
+    'HealthCmd=["/bin/sh","-c","pg_isready -U $$USER"]',
+    "Volume=project-shared.volume:/shared",
+  ])
+    t.true(unit("project-db.container").includes(line), line);
+  t.true(unit("project-back.network").includes("Internal=true"));
+  t.false(unit("project-front.network").includes("Internal=true"));
+  const names = files.map(({ name }) => name);
+  t.is(new Set(names).size, names.length);
+  for (const name of ["project-shared.volume", "project-db-data.volume", "project-data-dump.volume"])
+    t.true(names.includes(name), name);
+});
+
+for (const to of ["kubernetes", "nomad", "quadlet", "compose"] satisfies ExportAppRequestTo[]) {
+  test(`a project has no secret in an export to ${to}, and notes say what is not in it`, async (t) => {
+    const { files, notes } = await exportShape("project", to);
+    const text = JSON.stringify({ files, notes });
+    t.false(text.includes("sesame"));
+    t.false(text.includes("belongs-here"));
+    t.false(/"[^"]*\/x\/(?:repo|data)/.test(JSON.stringify(files)), "a path of this host");
+    for (const said of [
+      /the secret "password" is not exported/,
+      /secret "key" is not exported/,
+      /its data are not exported/,
+      /service "web": it mounts (\.\/repo\/)?html of its package/,
+      /service "jobs": its image is built from its package/,
+      ...(to === "compose" ? [] : [/service "2fa": sysctls, pids_limit are not carried over/]),
+      ...(to === "compose" ? [] : [/service "web": here it waits for "db" \(service_healthy\)/]),
+    ])
+      t.true(
+        notes.some((note) => said.test(note)),
+        `${String(said)}: ${notes.join("; ")}`,
+      );
+  });
+}
+
+test("an app of a regular user takes no number of this host along", async (t) => {
+  for (const to of ["kubernetes", "nomad", "quadlet", "compose"] as const) {
+    const { files, notes } = await exportShape("user-project", to);
+    t.notRegex(files[0]?.content ?? "", /1000:1000|runAsUser|^User=/m, to);
+    t.true(
+      notes.some((note) => note.includes("its owner") || note.includes("their owner")),
+      to,
+    );
+  }
+});
+
+composeTest(`compose itself takes a project that was exported${needsCompose}`, async (t) => {
+  const exported = await exportShape("project", "compose");
+  const config = await readByCompose(exported, { PASSWORD: secret });
+  t.like(config, {
+    services: {
+      web: { command: ["serve", "--price=$5"], environment: { DB_URL: `postgres://app:${secret}@db/app` } },
+      db: { environment: { POSTGRES_PASSWORD: secret } },
+      jobs: { restart: "on-failure:3" },
+    },
+  });
+  // What is empty in .env is not set.
+  await t.throwsAsync(readByCompose(exported, {}), { message: /set PASSWORD/ });
+  t.like(await readByCompose(await exportShape("user-project", "compose"), {}), {
+    services: { web: { restart: "always" } },
+  });
+});

@@ -1,4 +1,5 @@
 /** An app's compose file, from the checkout to what is run. */
+import { isUtf8 } from "node:buffer";
 import { createHash } from "node:crypto";
 import { mkdir, readFile, rename, rm, writeFile } from "node:fs/promises";
 import { join, posix, relative } from "node:path";
@@ -38,9 +39,10 @@ import {
   type RunnableProject,
 } from "./compose-document.ts";
 import { checkComposeSources, invalid, type YamlReader } from "./compose-sources.ts";
-import { recordOf, textOf } from "./compose-values.ts";
+import { listOf, recordOf, textOf } from "./compose-values.ts";
 import { projectClaims } from "./project-claims.ts";
 import { withoutSubnets } from "./project-networks.ts";
+import { readServiceMount } from "./service-mounts.ts";
 import { withAddresses } from "./service-ports.ts";
 
 export interface ComposeProjectsOptions extends PublishOptions {
@@ -62,6 +64,16 @@ export interface ComposeProjectsOptions extends PublishOptions {
 /** Every container of an app is of the same release: compose itself makes anew what has changed. */
 export const composeRelease = "compose";
 
+/** A project as others than svc are told of it. */
+export interface ToldProject {
+  /** As it would be run now, without svc's labels. */
+  readonly document: JsonObject;
+  /** Services whose images are built from the package. */
+  readonly built: ReadonlySet<string>;
+  /** Texts of the package's files that services see, by their absolute paths. */
+  readonly files: ReadonlyMap<string, string>;
+}
+
 /** A project, what it asks of the host, and which of its mounts are data ({@link dataBinds}). */
 interface Plan {
   readonly project: RunnableProject;
@@ -75,6 +87,8 @@ const maxConfigBytes = 4 * 1024 * 1024;
 /** Most projects are far smaller: characters. */
 const maxKeptConfig = 64 * 1024;
 const keptLines = 20;
+/** More no engine keeps as one. */
+const maxToldBytes = 1_000 * 1_024;
 
 export class ComposeProjects {
   readonly #options: ComposeProjectsOptions;
@@ -95,6 +109,30 @@ export class ComposeProjects {
     // What is not there yet is made for the start.
     await this.#requireAllowed(app, await this.#withoutMissing(app, claims));
     return project;
+  }
+
+  /**
+   * The project, with those files of its package that services see one by one, as far as an engine would keep them.
+   * @throws SvcError as {@link resolve}
+   */
+  async told(app: RunnableApp): Promise<ToldProject> {
+    const { document, builds } = await this.resolve(app);
+    const identity = await this.#options.identities.as(app.uid);
+    const checkout = join(app.directory, checkoutOf(app));
+    const paths = filesOf(document).filter((path) => isInside(checkout, path) && path !== checkout);
+    const files = new Map<string, string>();
+    let left = maxToldBytes;
+    for (const path of paths) {
+      const below = relative(app.directory, path);
+      if ((await entryType(identity, app.directory, below)) !== "file") continue;
+      const { sizeBytes = 0 } = (await identity.stat(app.directory, below)) ?? {};
+      if (sizeBytes > left) continue;
+      const bytes = await identity.readFile(app.directory, below, { maxBytes: maxToldBytes });
+      left -= bytes.length;
+      // What is no text goes along in no manifest.
+      if (isUtf8(bytes)) files.set(path, bytes.toString());
+    }
+    return { document, built: new Set(builds.map(({ service }) => service)), files };
   }
 
   /** {@link resolve} for a start: what is to be mounted is there, and stays there. No container of the app runs. */
@@ -391,4 +429,14 @@ function lastLines(text: string): string[] {
     .map((line) => line.trim())
     .filter((line) => line !== "")
     .slice(-keptLines);
+}
+
+/** What may be a file that a service sees. */
+function filesOf(document: JsonObject): string[] {
+  const services = Object.values(recordOf(document["services"]));
+  const mounts = services.flatMap((service) => listOf(recordOf(service)["volumes"]).map(readServiceMount));
+  const configs = Object.values(recordOf(document["configs"])).map((config) =>
+    textOf(recordOf(config)["file"]),
+  );
+  return [...mounts.filter(({ type }) => type === "bind").map(({ source }) => source), ...configs];
 }

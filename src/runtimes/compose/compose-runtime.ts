@@ -28,6 +28,7 @@ import {
   dependencyDepths,
   imagesOf,
   referencesOf,
+  type ToldProject,
 } from "./compose-project.ts";
 import { recordOf } from "./compose-values.ts";
 import { requireOwnParts } from "./foreign-parts.ts";
@@ -118,6 +119,10 @@ export class ComposeRuntime extends ContainerRuntime {
 
   async check(app: RunnableApp): Promise<void> {
     await this.#projects.resolve(app);
+  }
+
+  told(app: RunnableApp): Promise<ToldProject> {
+    return this.#projects.told(app);
   }
 
   async keepData(app: RunnableApp): Promise<void> {

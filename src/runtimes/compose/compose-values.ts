@@ -44,6 +44,12 @@ export function pairsOf(value: JsonValue | undefined): Record<string, string> {
   );
 }
 
+/** Variables that have a value: one without takes that of whoever runs compose, which is nobody here. */
+export function environmentPairs(value: JsonValue | undefined): Record<string, string> {
+  const own = recordOf(value);
+  return Object.fromEntries(Object.entries(pairsOf(value)).filter(([name]) => own[name] !== null));
+}
+
 /** Neither absent nor off: what would change nothing asks for nothing. */
 export function isSet(value: JsonValue | undefined): boolean {
   if (value === undefined || value === null || value === false || value === "" || value === 0) return false;

@@ -74,6 +74,18 @@ export function countPorts({ published, target }: ServicePort): number {
   return Math.max(spanOf(published), spanOf(target));
 }
 
+/** Each one by itself, 0 for any free one; `undefined` where not each has one of the host for its own. */
+export function spannedPorts(port: ServicePort): { target: number; published: number }[] | undefined {
+  const [target = 0, published = 0] = [port.target, port.published].map(
+    (text) => Number.parseInt(text, 10) || 0,
+  );
+  if (spanOf(port.target) !== spanOf(port.published)) return undefined;
+  return Array.from({ length: countPorts(port) }, (_, at) => ({
+    target: target + at,
+    published: published === 0 ? 0 : published + at,
+  }));
+}
+
 function spanOf(range: string): number {
   const [first = 0, last = first] = range.split("-").map(Number);
   // What cannot be read is no port, which compose says.

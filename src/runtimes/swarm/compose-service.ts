@@ -5,6 +5,7 @@ import type { JsonObject, JsonValue } from "../../lib/json.ts";
 import {
   bytesOf,
   durationSecs,
+  environmentPairs,
   isSet,
   listOf,
   pairsOf,
@@ -13,7 +14,8 @@ import {
   textsOf,
   wordsOf,
 } from "../compose/compose-values.ts";
-import { countPorts, readServicePort } from "../compose/service-ports.ts";
+import { readInMemory, readServiceMount } from "../compose/service-mounts.ts";
+import { spannedPorts, readServicePort } from "../compose/service-ports.ts";
 import type { RunnableApp } from "../runtime.ts";
 import { secretsDir, type HandedFile } from "./handed-files.ts";
 import { placementOf, plain, scaledLabel, updateConfigs } from "./stack-plan.ts";
@@ -136,7 +138,7 @@ export function composeService(
 /** Whether its mounts are on one node, or those of its files are. */
 export function keepsData(service: JsonObject, volumes: ReadonlyMap<string, VolumePlan>): boolean {
   return listOf(service["volumes"]).some((volume) => {
-    const { type, source } = readMount(volume);
+    const { type, source } = readServiceMount(volume);
     return type === "bind" || (type === "volume" && volumes.get(source)?.isLocal !== false);
   });
 }
@@ -291,52 +293,18 @@ function portsOf(
 ): { PublishedPort: number }[] {
   return listOf(service["ports"]).flatMap((value) => {
     const port = readServicePort(value);
-    const [target, published] = [port.target, port.published].map((text) => Number.parseInt(text, 10) || 0);
-    const span = (text: string): number => (text.includes("-") ? countPorts(port) : 1);
-    if (target === undefined || published === undefined || span(port.target) !== span(port.published)) {
+    const pairs = spannedPorts(port);
+    if (pairs === undefined) {
       const message = `service "${key}" of app "${app.id}" publishes ${port.published} as ${port.target}: on a swarm one port for each`;
       throw new SvcError("not_possible", message);
     }
-    return Array.from({ length: countPorts(port) }, (_, at) => ({
+    return pairs.map(({ target, published }) => ({
       Protocol: port.protocol,
-      TargetPort: target + at,
-      PublishedPort: published === 0 ? 0 : published + at,
+      TargetPort: target,
+      PublishedPort: published,
       PublishMode: mode === "mesh" ? "ingress" : "host",
     }));
   });
-}
-
-interface ReadMount {
-  readonly type: string;
-  readonly source: string;
-  readonly target: string;
-  readonly readOnly: boolean;
-  readonly noCopy: boolean;
-  readonly sizeBytes: number | undefined;
-}
-
-function readMount(volume: JsonValue): ReadMount {
-  if (typeof volume !== "string") {
-    const { type, source, target, read_only: readOnly, volume: own, tmpfs } = recordOf(volume);
-    const { size } = recordOf(tmpfs);
-    return {
-      ...{ type: textOf(type), source: textOf(source), target: textOf(target), readOnly: readOnly === true },
-      noCopy: recordOf(own)["nocopy"] === true,
-      sizeBytes: isSet(size) ? bytesOf(size) : undefined,
-    };
-  }
-  const [first = "", second, mode = ""] = volume.split(":");
-  const [source, target] = second === undefined ? ["", first] : [first, second];
-  const modes = mode.split(",");
-  const type = source.startsWith("/") ? "bind" : "volume";
-  return {
-    type,
-    source,
-    target,
-    readOnly: modes.includes("ro"),
-    noCopy: modes.includes("nocopy"),
-    sizeBytes: undefined,
-  };
 }
 
 interface PlannedMount {
@@ -355,20 +323,15 @@ function mountsOf(
 ): PlannedMount[] {
   const inMemory = [
     ...textsOf(service["tmpfs"]).map((entry) => {
-      const [Target = "", words = ""] = entry.split(":");
-      const size = /(?:^|,)size=([^,]*)/.exec(words)?.[1];
-      return {
-        Type: "tmpfs",
-        Target,
-        TmpfsOptions: { SizeBytes: size === undefined ? undefined : bytesOf(size) },
-      };
+      const { target: Target, sizeBytes: SizeBytes } = readInMemory(entry);
+      return { Type: "tmpfs", Target, TmpfsOptions: { SizeBytes } };
     }),
     ...(isSet(service["shm_size"])
       ? [{ Type: "tmpfs", Target: "/dev/shm", TmpfsOptions: { SizeBytes: bytesOf(service["shm_size"]) } }]
       : []),
   ].map((mount): PlannedMount => ({ mount, isLocal: false, isData: false }));
   const mounts = listOf(service["volumes"]).map((volume): PlannedMount => {
-    const { type, source, target: Target, readOnly: ReadOnly, noCopy, sizeBytes } = readMount(volume);
+    const { type, source, target: Target, readOnly: ReadOnly, noCopy, sizeBytes } = readServiceMount(volume);
     switch (type) {
       case "tmpfs":
         return {
@@ -411,11 +374,7 @@ function environmentOf(
   service: JsonObject,
   hidden: ReadonlyMap<string, string>,
 ): { plain: string[]; files: HandedFile[] } {
-  const { environment = null } = service;
-  const unset = Object.entries(recordOf(environment)).filter(([, value]) => value === null);
-  const pairs = Object.entries(pairsOf(environment)).filter(
-    ([name]) => !unset.some(([each]) => each === name),
-  );
+  const pairs = Object.entries(environmentPairs(service["environment"]));
   const values = new Set(hidden.values());
   const isSecret = ([, value]: [string, string]): boolean => values.has(value);
   const secret = pairs.filter(isSecret);

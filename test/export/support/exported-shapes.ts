@@ -2,11 +2,18 @@
 import type { ExportAppRequestTo } from "../../../gen/svc/v1/words.ts";
 import { exportApp } from "../../../src/export/export.ts";
 import type { ExportedApp } from "../../../src/export/workload.ts";
+import type { JsonObject } from "../../../src/lib/json.ts";
+import { mapTexts, recordOf, textOf } from "../../../src/runtimes/compose/compose-values.ts";
 import { parseManifest } from "../../packages/support/manifests.ts";
 
 interface Shape {
   /** Of the manifest, below its id, name and version. */
   readonly manifest: string;
+  /** Of a compose project, as compose resolves its file. */
+  readonly document?: JsonObject;
+  /** Services that are built, and texts of files below the app's directory. */
+  readonly built?: readonly string[];
+  readonly files?: Record<string, string>;
   /** Default: root. */
   readonly ownerUid?: number;
   readonly replicas?: number;
@@ -76,6 +83,103 @@ settings: { properties: { ${port} } }
 ports: [{ name: http, setting: port }]
 permissions: [host_network, host_pid, host_ipc, groups, devices, capabilities, host_mounts]`,
   },
+  // No Service of Kubernetes begins with a digit.
+  "2048": {
+    manifest: `docker: { image: "${image}" }
+settings: { properties: { ${port} } }
+ports: [{ name: http, setting: port, container_port: 80 }]`,
+  },
+  project: {
+    manifest: `compose: { file: compose.yaml }
+settings:
+  properties:
+    ${port}
+    password: { type: string, secret: true, env: PASSWORD }
+    theme: { type: string, default: dark, file: { path: theme.txt } }
+ports: [{ name: http, setting: port }]
+health: { http: { port: http, path: /ready } }`,
+    settings: { password: "open sesame" },
+    built: ["jobs"],
+    files: { "repo/nginx.conf": "server {}\n", "repo/greeting.txt": "good day\n" },
+    document: {
+      services: {
+        web: {
+          image,
+          command: ["serve", "--price=$5"],
+          depends_on: { db: { condition: "service_healthy" }, "2fa": { condition: "service_started" } },
+          environment: { DB_URL: "postgres://app:PASSWORD@db/app", MODE: "live", UNSET: null },
+          ports: [{ target: 8080, published: "8081", protocol: "tcp" }, "53:53/udp"],
+          volumes: [
+            { type: "bind", source: "/x/repo/nginx.conf", target: "/etc/nginx/nginx.conf", read_only: true },
+            { type: "bind", source: "/x/repo/html", target: "/srv", read_only: true },
+            { type: "bind", source: "/x/data/theme.txt", target: "/etc/theme.txt", read_only: true },
+            { type: "volume", source: "shared", target: "/shared", read_only: true },
+          ],
+          networks: { front: null, back: { aliases: ["www"] } },
+          configs: [{ source: "greeting", target: "/etc/greeting" }],
+          read_only: true,
+          tmpfs: ["/tmp:size=16m"],
+          cap_drop: ["ALL"],
+          security_opt: ["no-new-privileges:true"],
+          restart: "unless-stopped",
+          stop_grace_period: "1m30s",
+          mem_limit: "64m",
+        },
+        "2fa": {
+          image,
+          network_mode: "none",
+          expose: ["9000"],
+          restart: "no",
+          sysctls: { "net.core.somaxconn": 1024 },
+          deploy: { replicas: 2, resources: { limits: { cpus: "0.5", memory: "128m" } } },
+          pids_limit: 50,
+        },
+        db: {
+          image,
+          entrypoint: ["/bin/db"],
+          environment: { POSTGRES_PASSWORD: "PASSWORD" },
+          healthcheck: {
+            test: ["CMD-SHELL", "pg_isready -U $USER"],
+            interval: "5s",
+            timeout: "1s",
+            retries: 5,
+          },
+          volumes: [
+            { type: "volume", source: "db_data", target: "/var/lib/db" },
+            { type: "volume", source: "shared", target: "/shared" },
+            { type: "bind", source: "/x/data/dump", target: "/dump" },
+          ],
+          networks: { back: null },
+          shm_size: "128m",
+          ulimits: { nofile: { soft: 1024, hard: 2048 } },
+          secrets: ["key"],
+          user: "999:999",
+        },
+        jobs: { image: "svc-project-jobs:1", ports: ["8080"], depends_on: ["db"], restart: "on-failure:3" },
+      },
+      networks: { front: {}, back: { internal: true } },
+      volumes: { db_data: {}, shared: {} },
+      configs: { greeting: { file: "/x/repo/greeting.txt" } },
+      secrets: { key: { file: "/x/repo/key.txt" } },
+    },
+  },
+  "user-project": {
+    manifest: "compose: { file: compose.yaml }",
+    ownerUid: 1000,
+    document: {
+      services: {
+        web: {
+          image,
+          user: "1000:1000",
+          pids_limit: 4096,
+          security_opt: ["no-new-privileges:true"],
+          ports: ["127.0.0.1:8080:80/tcp"],
+          logging: { driver: "json-file" },
+          restart: "always:5",
+        },
+      },
+    },
+  },
   mighty: { manifest: `docker: { image: "${image}", privileged: true }\npermissions: [privileged]` },
 };
 
@@ -83,12 +187,21 @@ permissions: [host_network, host_pid, host_ipc, groups, devices, capabilities, h
 export async function exportShape(name: string, to: ExportAppRequestTo): Promise<ExportedApp> {
   const shape = shapes[name];
   if (shape === undefined) throw new Error(`there is no shape ${name}`);
-  const { ownerUid = 0, replicas, settings = {} } = shape;
-  const manifest = await parseManifest(`id: ${name}\nname: ${name}\nversion: "1"\n${shape.manifest}\n`);
+  const { ownerUid = 0, replicas, settings = {}, document = {}, built = [], files = {} } = shape;
+  const manifest = await parseManifest(`id: "${name}"\nname: "${name}"\nversion: "1"\n${shape.manifest}\n`);
   const app = {
     ...{ id: name, name, ownerUid, uid: ownerUid, directory: "/x", runDir: "/y", version: "v1.0.0" },
     ...{ manifest, settings, startedSettings: null },
     ...(replicas !== undefined && { placement: { replicas, ports: "host" } as const }),
   };
-  return exportApp(app, to, { usersAddress: "127.0.0.1" });
+  return exportApp(app, to, {
+    usersAddress: "127.0.0.1",
+    // What compose puts in the place of a variable.
+    told: ({ settings: { password = "" } }) =>
+      Promise.resolve({
+        document: recordOf(mapTexts(document, (text) => text.replaceAll("PASSWORD", textOf(password)))),
+        built: new Set(built),
+        files: new Map(Object.entries(files).map(([path, text]) => [`/x/${path}`, text])),
+      }),
+  });
 }

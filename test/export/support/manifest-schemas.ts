@@ -69,7 +69,8 @@ const container = closed({
     "runAsGroup?": count,
     "privileged?": flag,
     "allowPrivilegeEscalation?": flag,
-    "capabilities?": closed({ add: list(text) }),
+    "capabilities?": closed({ "add?": list(text), "drop?": list(text) }),
+    "readOnlyRootFilesystem?": { const: true },
   }),
   "volumeMounts?": list(closed({ name, mountPath: absolute, "subPath?": text, "readOnly?": flag })),
 });
@@ -80,6 +81,7 @@ const volume = {
     "configMap?": closed({ name }),
     "secret?": closed({ secretName: name }),
     "hostPath?": closed({ path: absolute }),
+    "emptyDir?": closed({ medium: { const: "Memory" }, "sizeLimit?": { type: "string", pattern: "^\\d+$" } }),
   }),
   ...{ minProperties: 2, maxProperties: 2 },
 };
@@ -101,14 +103,20 @@ const kubernetes: Readonly<Record<string, Schema>> = {
     }),
   }),
   Service: closed({
-    ...{ apiVersion: { const: "v1" }, kind: text, metadata },
-    spec: closed({
-      selector: mapOf(name, "^[a-z./-]+$"),
-      ports: list(closed({ name: { ...name, maxLength: 15 }, protocol, port, targetPort: port }), {
-        minItems: 1,
-        uniqueItems: true,
+    ...{ apiVersion: { const: "v1" }, kind: text },
+    metadata: closed({ name: { allOf: [name, { pattern: "^[a-z]" }] }, labels: mapOf(name, "^[a-z./-]+$") }),
+    spec: {
+      ...closed({
+        selector: mapOf(name, "^[a-z./-]+$"),
+        "clusterIP?": { const: "None" },
+        "ports?": list(closed({ name: { ...name, maxLength: 15 }, protocol, port, targetPort: port }), {
+          minItems: 1,
+          uniqueItems: true,
+        }),
       }),
-    }),
+      // One without an address of its own needs none.
+      anyOf: [{ required: ["ports"] }, { required: ["clusterIP"] }],
+    },
   }),
   Deployment: closed({
     ...{ apiVersion: { const: "apps/v1" }, kind: text, metadata },
@@ -140,20 +148,16 @@ const nomad = closed({
     TaskGroups: list(
       closed({
         ...{ Name: name, Count: count },
-        RestartPolicy: closed({
-          ...{ Attempts: count, Delay: nanoseconds, Mode: { enum: ["delay", "fail"] } },
-          Interval: { ...nanoseconds, minimum: 5e9 },
-        }),
         "Networks?": list(
           closed({
             Mode: { enum: ["bridge", "host"] },
-            ReservedPorts: list(closed({ Label: label, Value: port, To: port }), { uniqueItems: true }),
+            "ReservedPorts?": list(closed({ Label: label, Value: port, To: port }), { uniqueItems: true }),
           }),
         ),
         "Volumes?": mapOf(closed({ Name: text, Type: { const: "host" }, Source: text, ReadOnly: flag })),
         "Services?": list(
           closed({
-            ...{ Name: name, Provider: { enum: ["nomad", "consul"] }, PortLabel: label },
+            ...{ Name: name, Provider: { enum: ["nomad", "consul"] }, "PortLabel?": label },
             "Checks?": list(
               closed({
                 ...{ Type: { enum: ["tcp", "http", "script"] }, "PortLabel?": label, "Path?": absolute },
@@ -175,10 +179,14 @@ const nomad = closed({
               }),
             ),
             VolumeMounts: list(closed({ Volume: text, Destination: absolute, ReadOnly: flag })),
+            RestartPolicy: closed({
+              ...{ Attempts: count, Delay: nanoseconds, Mode: { enum: ["delay", "fail"] } },
+              Interval: { ...nanoseconds, minimum: 5e9 },
+            }),
             Resources: closed({ CPU: { ...count, minimum: 1 }, MemoryMB: { ...count, minimum: 10 } }),
             ...{ KillSignal: { type: "string", pattern: "^SIG[A-Z0-9]+$" }, KillTimeout: nanoseconds },
           }),
-          { minItems: 1, maxItems: 1 },
+          { minItems: 1 },
         ),
       }),
     ),

@@ -1,0 +1,418 @@
+/** A compose project as the containers that it is, for engines that read no compose files. */
+import { posix } from "node:path";
+import { isInside } from "../lib/is-inside.ts";
+import type { JsonObject, JsonValue } from "../lib/json.ts";
+import type { HealthCheck } from "../packages/manifest.ts";
+import { resolvePorts, resolveSettings } from "../packages/settings.ts";
+import { appTree, checkoutOf } from "../runtimes/app-tree.ts";
+import type { ToldProject } from "../runtimes/compose/compose-project.ts";
+import {
+  bytesOf,
+  durationSecs,
+  environmentPairs,
+  externalName,
+  isSet,
+  listOf,
+  recordOf,
+  textOf,
+  textsOf,
+  wordsOf,
+} from "../runtimes/compose/compose-values.ts";
+import { readInMemory, readServiceMount } from "../runtimes/compose/service-mounts.ts";
+import { readServicePort, spannedPorts } from "../runtimes/compose/service-ports.ts";
+import { anyAddress } from "../runtimes/published-ports.ts";
+import type { RunnableApp } from "../runtimes/runtime.ts";
+import { replaceMarks, type MarkedApp } from "./project-secrets.ts";
+import {
+  builtImage,
+  dataNote,
+  ownNotes,
+  plainName,
+  secretNotes,
+  secretPaths,
+  secretPlaceholder,
+  secretVariables,
+  type Dependency,
+  type Project,
+  type ProjectNetwork,
+  type Workload,
+  type WorkloadPort,
+  type WorkloadVolume,
+} from "./workload.ts";
+
+/** What of a service is carried over, or is svc's own. */
+const carried = new Set([
+  ...["cap_add", "cap_drop", "command", "configs", "cpus", "depends_on", "deploy", "devices"],
+  ...["entrypoint", "environment", "expose", "group_add", "healthcheck", "image", "init", "ipc", "logging"],
+  ...["mem_limit", "network_mode", "networks", "pid", "ports", "privileged", "read_only", "restart", "scale"],
+  ...["secrets", "security_opt", "shm_size", "stop_grace_period", "stop_signal", "tmpfs", "ulimits"],
+  ...["user", "volumes", "working_dir"],
+]);
+
+const secretsDir = "/run/secrets";
+const healthDefaults = { startPeriodMs: 0, intervalMs: 30_000, timeoutMs: 30_000, retries: 3 };
+
+interface Reading {
+  readonly app: RunnableApp;
+  readonly told: ToldProject;
+  readonly document: JsonObject;
+  /** What the services are called on the engine, by their keys. */
+  readonly names: ReadonlyMap<string, string>;
+  readonly networks: ReadonlyMap<string, ProjectNetwork>;
+  /** What the app's settings write, by absolute path of this host. */
+  readonly written: ReadonlyMap<string, { readonly content: string; readonly isSecret: boolean }>;
+  /** Tells what is not carried over. */
+  readonly note: (text: string) => void;
+}
+
+/** @param told the project of the marked app */
+export function composeProject({ app, secrets }: MarkedApp, told: ToldProject): Project {
+  const document = replaceMarks(told.document, secrets);
+  const settings = replaceMarks(app.settings, secrets);
+  const safe = { ...app, settings };
+  const notes = [
+    ...secretNotes(secrets),
+    ...ownNotes(app.manifest),
+    ...(app.ownerUid === 0
+      ? []
+      : [
+          `services run as their owner here (uid ${app.uid}) that say nothing else; there as their images say`,
+        ]),
+  ];
+  for (const [key, value] of Object.entries(recordOf(document["volumes"]))) {
+    const { external, driver, driver_opts: options } = recordOf(value);
+    if (isSet(external)) notes.push(`volume "${key}" is not its own here; there it has one of its own`);
+    else if (!["", "local"].includes(textOf(driver)) || isSet(options))
+      notes.push(`the driver and options of its volume "${key}" are not carried over`);
+  }
+  const secretFiles = secretPaths(app.manifest, secrets);
+  const keys = Object.keys(recordOf(document["services"]));
+  const reading: Reading = {
+    ...{ app: safe, told, document, note: (text) => void notes.push(text) },
+    names: ownNames(app.id, keys),
+    networks: networksOf(app, document, (text) => void notes.push(text)),
+    written: new Map(
+      resolveSettings(app.manifest, settings).files.map(({ path, content }) => [
+        posix.join(app.directory, appTree.data, path),
+        { content, isSecret: secretFiles.has(path) },
+      ]),
+    ),
+  };
+  const workloads = keys.map((key) => workloadOf(reading, key));
+  if (workloads.some(({ volumes }) => volumes.length > 0)) notes.push(dataNote);
+  return {
+    ...{ name: plainName(app.id), id: app.id, version: app.version },
+    ...{ networks: [...reading.networks.values()], workloads: withAppHealth(reading, workloads), notes },
+  };
+}
+
+/** Each another one, however alike they are. */
+function ownNames(id: string, keys: readonly string[]): Map<string, string> {
+  const names = new Map<string, string>();
+  for (const key of keys) {
+    const name = plainName(`${id}-${key}`);
+    const isTaken = [...names.values()].includes(name);
+    names.set(key, isTaken ? `${name.slice(0, 58)}-${names.size}` : name);
+  }
+  return names;
+}
+
+function networksOf(
+  { id }: RunnableApp,
+  document: JsonObject,
+  note: (text: string) => void,
+): Map<string, ProjectNetwork> {
+  const declared: JsonObject = { default: null, ...recordOf(document["networks"]) };
+  return new Map(
+    Object.entries(declared).map(([key, value]) => {
+      const network = recordOf(value);
+      const { internal, external, driver, driver_opts: options, ipam } = network;
+      if (isSet(external)) note(`network "${key}" is not its own: it must be there`);
+      if (!["", "bridge"].includes(textOf(driver)) || isSet(options) || isSet(recordOf(ipam)["config"]))
+        note(`the driver, options and addresses of its network "${key}" are not carried over`);
+      return [
+        key,
+        {
+          name: plainName(isSet(external) ? externalName(network, key) : `${id}-${key}`),
+          isInternal: internal === true,
+          isExternal: isSet(external),
+        },
+      ];
+    }),
+  );
+}
+
+function workloadOf(all: Reading, key: string): Workload {
+  const { app, document, told, names, networks } = all;
+  const service = recordOf(recordOf(document["services"])[key]);
+  const reading = { ...all, note: (text: string) => all.note(`service "${key}": ${text}`) };
+  tellRest(reading, service);
+  if (told.built.has(key))
+    reading.note("its image is built from its package: build it, push it, and name it in the manifest");
+  const text = (name: string): string | undefined => textOf(service[name]) || undefined;
+  const words = (name: string): string[] | undefined =>
+    isSet(service[name]) ? wordsOf(service[name]) : undefined;
+  const joined = joinedNetworks(service);
+  const env = environmentPairs(service["environment"]);
+  const volumes = volumesOf(reading, service);
+  const health = healthOf(reading, recordOf(service["healthcheck"]));
+  const isOwners = app.ownerUid !== 0 && text("user")?.startsWith(`${app.uid}:`) === true;
+  const groups = textsOf(service["group_add"]);
+  const named = groups.filter((group) => !/^\d+$/.test(group));
+  if (named.length > 0)
+    reading.note(`its groups ${named.join(", ")} have no numbers: they are not carried over`);
+  return {
+    ...{ name: names.get(key) ?? key, part: key, env, secretEnv: secretVariables(env), health, ...volumes },
+    names: [...new Set([key, ...joined.flatMap(([, settings]) => textsOf(recordOf(settings)["aliases"]))])],
+    networks: isSet(service["network_mode"])
+      ? []
+      : joined.flatMap(([network]) => networks.get(network)?.name ?? []),
+    after: dependenciesOf(service, names),
+    image: told.built.has(key) ? builtImage(app, key) : textOf(service["image"]),
+    runtime: {
+      ...(text("user") !== undefined && !isOwners && { user: text("user") ?? "" }),
+      ...(text("working_dir") !== undefined && { workingDir: text("working_dir") ?? "" }),
+      privileged: isSet(service["privileged"]),
+      network: networkModeOf(reading, text("network_mode")),
+      pid: text("pid") === "host" ? "host" : "container",
+      ipc: text("ipc") === "host" ? "host" : "container",
+      devices: devicesOf(reading, service),
+      ...(groups.length > named.length && {
+        groups: groups.filter((group) => !named.includes(group)).map(Number),
+      }),
+      capabilities: textsOf(service["cap_add"]),
+      mounts: volumes.mounts,
+    },
+    droppedCapabilities: textsOf(service["cap_drop"]),
+    isReadOnly: service["read_only"] === true,
+    entrypoint: words("entrypoint"),
+    command: words("command") ?? [],
+    ports: portsOf(reading, key, service),
+    replicas: replicasOf(app, service, volumes.volumes.length > 0),
+    healthArgv: health?.probe.kind === "exec" ? health.probe.argv : [],
+    limits: limitsOf(service),
+    stop: {
+      signal: (text("stop_signal") ?? "SIGTERM") as NodeJS.Signals,
+      graceMs: durationSecs(text("stop_grace_period") ?? "10s") * 1000,
+    },
+    restart: { ...app.manifest.restart, policy: policyOf(textOf(service["restart"])) },
+  };
+}
+
+/** Everything that nobody reads below. */
+function tellRest({ app, note }: Reading, service: JsonObject): void {
+  const deploy = recordOf(service["deploy"]);
+  const security = textsOf(service["security_opt"]).filter((text) => !/^no-new-privileges\b/.test(text));
+  const { limits, ...resources } = recordOf(deploy["resources"]);
+  // Of a regular user's services svc sets it itself.
+  const own = app.ownerUid === 0 ? [] : ["pids_limit"];
+  const rest = [
+    ...Object.keys(service).filter(
+      (name) => !carried.has(name) && !own.includes(name) && !name.startsWith("x-") && isSet(service[name]),
+    ),
+    ...security.map((text) => `security_opt ${text}`),
+    ...Object.keys(deploy)
+      .filter((name) => !["replicas", "resources"].includes(name) && isSet(deploy[name]))
+      .map((name) => `deploy.${name}`),
+    ...Object.keys(resources)
+      .filter((name) => isSet(resources[name]))
+      .map((name) => `deploy.resources.${name}`),
+    ...Object.keys(recordOf(limits))
+      .filter((name) => !["cpus", "memory"].includes(name) && isSet(recordOf(limits)[name]))
+      .map((name) => `deploy.resources.limits.${name}`),
+    ...Object.keys(recordOf(service["ulimits"]))
+      .filter((name) => name !== "nofile")
+      .map((name) => `ulimits.${name}`),
+    ...(["", "json-file"].includes(textOf(recordOf(service["logging"])["driver"])) ? [] : ["logging"]),
+    ...["pid", "ipc"].filter(
+      (name) => isSet(service[name]) && !["host", "private", "shareable"].includes(textOf(service[name])),
+    ),
+  ];
+  if (rest.length > 0) note(`${rest.join(", ")} ${rest.length === 1 ? "is" : "are"} not carried over`);
+}
+
+function joinedNetworks({ networks = null }: JsonObject): [string, JsonValue][] {
+  const joined = Array.isArray(networks)
+    ? networks.map((network): [string, JsonValue] => [textOf(network), null])
+    : Object.entries(recordOf(networks));
+  return joined.length === 0 ? [["default", null]] : joined;
+}
+
+function networkModeOf({ note }: Reading, mode = ""): Workload["runtime"]["network"] {
+  if (mode === "host" || mode === "none") return mode;
+  if (!["", "bridge", "default"].includes(mode))
+    note(`it shares the network of ${mode} here; there it has one of its own`);
+  return "bridge";
+}
+
+function dependenciesOf(service: JsonObject, names: ReadonlyMap<string, string>): Dependency[] {
+  const { depends_on: wanted = null } = service;
+  const all = Array.isArray(wanted)
+    ? wanted.map((part): [string, JsonValue] => [textOf(part), null])
+    : Object.entries(recordOf(wanted));
+  return all.flatMap(([part, how]) => {
+    const name = names.get(part);
+    const condition = textOf(recordOf(how)["condition"]) || "service_started";
+    return name === undefined ? [] : [{ name, part, condition }];
+  });
+}
+
+/** `SOURCE[:TARGET[:PERMISSIONS]]`, of which the first two go along. */
+function devicesOf({ note }: Reading, service: JsonObject): string[] {
+  return listOf(service["devices"]).map((device) => {
+    const { source = device, target = null } = recordOf(device);
+    const [from = "", to = textOf(target)] = textOf(source).split(":");
+    note(`it uses the device ${from} of its host`);
+    return to === "" || to === from ? from : `${from}:${to}`;
+  });
+}
+
+function portsOf({ app, note }: Reading, key: string, service: JsonObject): WorkloadPort[] {
+  const known = new Map(
+    resolvePorts(app.manifest, app.settings).map(({ name, port, protocol }) => [`${port}/${protocol}`, name]),
+  );
+  return listOf(service["ports"]).flatMap((value) => {
+    const read = readServicePort(value);
+    if (!["tcp", "udp"].includes(read.protocol))
+      note(`its port ${read.target}/${read.protocol} is not carried over`);
+    const pairs = spannedPorts(read);
+    if (pairs === undefined) note(`it publishes ${read.target} at some of ${read.published}: name the ports`);
+    if (pairs === undefined || !["tcp", "udp"].includes(read.protocol)) return [];
+    const protocol = read.protocol as WorkloadPort["protocol"];
+    return pairs.map(({ target, published }) => {
+      if (published === 0) note(`its port ${target} is published at any free one here; there at ${target}`);
+      const port = published || target;
+      return {
+        ...{ protocol, port, inside: target, address: read.address === "" ? anyAddress : read.address },
+        name: known.get(`${published}/${protocol}`) ?? plainName(`${key}-${port}-${protocol}`),
+      };
+    });
+  });
+}
+
+interface Kept {
+  readonly volumes: WorkloadVolume[];
+  readonly mounts: { source: string; target: string; read_only?: boolean }[];
+  readonly files: { path: string; content: string; isSecret: boolean }[];
+  readonly inMemory: { path: string; sizeBytes: number | undefined }[];
+}
+
+function volumesOf(reading: Reading, service: JsonObject): Kept {
+  const { app, note } = reading;
+  const project = plainName(app.id);
+  const kept: Kept = { volumes: [], mounts: [], files: handedFiles(reading, service), inMemory: [] };
+  const { volumes, mounts, files, inMemory } = kept;
+  const addVolume = (name: string, path: string, readOnly: boolean): void => {
+    const plain = plainName(name);
+    volumes.push({ name: plain, source: `${project}-${plain}`.slice(0, 63), path, readOnly });
+  };
+  for (const entry of textsOf(service["tmpfs"])) {
+    const { target, sizeBytes } = readInMemory(entry);
+    inMemory.push({ path: target, sizeBytes });
+  }
+  if (isSet(service["shm_size"]))
+    inMemory.push({ path: "/dev/shm", sizeBytes: bytesOf(service["shm_size"]) });
+  for (const volume of listOf(service["volumes"])) {
+    const { type, source, target: path, readOnly, sizeBytes } = readServiceMount(volume);
+    const file = reading.written.get(source) ?? fileOf(reading, source);
+    const below = isInside(app.directory, source) ? posix.relative(app.directory, source) : "";
+    if (type === "tmpfs") inMemory.push({ path, sizeBytes });
+    else if (type === "volume") {
+      if (source === "") note(`its volume at ${path} has no name: it is new there with each container`);
+      else addVolume(source, path, readOnly);
+    } else if (type !== "bind") note(`its mount of ${source} as ${type} is not carried over`);
+    else if (file !== undefined) files.push({ path, ...file });
+    else if (below === "") {
+      mounts.push({ source, target: path, ...(readOnly && { read_only: true }) });
+      note(`it mounts ${source} of its host`);
+    } else if (isInside(checkoutOf(app), below))
+      note(
+        `it mounts ${posix.relative(checkoutOf(app), below)} of its package at ${path}, which is not exported: build it into an image`,
+      );
+    else addVolume(below, path, readOnly);
+  }
+  return kept;
+}
+
+function fileOf({ told }: Reading, source: string): { content: string; isSecret: boolean } | undefined {
+  const content = told.files.get(source);
+  return content === undefined ? undefined : { content, isSecret: false };
+}
+
+/** Its configs and secrets. */
+function handedFiles(reading: Reading, service: JsonObject): Kept["files"] {
+  const { document, note } = reading;
+  return (["configs", "secrets"] as const).flatMap((kind) =>
+    listOf(service[kind]).flatMap((value): Kept["files"] => {
+      const { source = value, target = null } = recordOf(value);
+      const name = textOf(source);
+      const { file, content } = recordOf(recordOf(document[kind])[name]);
+      const place = textOf(target) || name;
+      const path = place.startsWith("/") ? place : posix.join(kind === "secrets" ? secretsDir : "/", place);
+      if (kind === "secrets") {
+        note(`its secret "${name}" is not exported: put it where ${secretPlaceholder} stands`);
+        return [{ path, content: secretPlaceholder, isSecret: true }];
+      }
+      const text = typeof content === "string" ? content : reading.told.files.get(textOf(file));
+      if (text !== undefined) return [{ path, content: text, isSecret: false }];
+      note(`its config "${name}" is not exported`);
+      return [];
+    }),
+  );
+}
+
+function healthOf({ note }: Reading, check: JsonObject): HealthCheck | undefined {
+  if (check["disable"] === true || !isSet(check)) return undefined;
+  const { test = null } = check;
+  const [kind = "", ...argv] = typeof test === "string" ? ["CMD-SHELL", test] : textsOf(test);
+  if (kind === "NONE") return undefined;
+  if (kind === "") {
+    note("its health check is the one of its image, which is not carried over");
+    return undefined;
+  }
+  const ms = (name: string): number | undefined =>
+    isSet(check[name]) ? durationSecs(textOf(check[name])) * 1000 : undefined;
+  return {
+    probe: { kind: "exec", argv: kind === "CMD-SHELL" ? ["/bin/sh", "-c", ...argv] : argv },
+    startPeriodMs: ms("start_period") ?? healthDefaults.startPeriodMs,
+    intervalMs: ms("interval") ?? healthDefaults.intervalMs,
+    timeoutMs: ms("timeout") ?? healthDefaults.timeoutMs,
+    retries: isSet(check["retries"]) ? Number(textOf(check["retries"])) : healthDefaults.retries,
+  };
+}
+
+/** The manifest's check is of the service that publishes its port, unless that has one. */
+function withAppHealth({ app, note }: Reading, workloads: readonly Workload[]): Workload[] {
+  const { health } = app.manifest;
+  if (health === undefined || health.probe.kind === "exec") return [...workloads];
+  const { port: name } = health.probe;
+  const found = workloads.find(({ ports }) => ports.some((port) => port.name === name));
+  if (found === undefined || found.health !== undefined) {
+    note(`its health check by ${health.probe.kind} is not carried over`);
+    return [...workloads];
+  }
+  return workloads.map((workload) => (workload === found ? { ...workload, health } : workload));
+}
+
+function replicasOf({ placement }: RunnableApp, service: JsonObject, hasData: boolean): number {
+  const named = Number(textOf(recordOf(service["deploy"])["replicas"]) || textOf(service["scale"]));
+  return named || (hasData ? 1 : (placement?.replicas ?? 1));
+}
+
+function limitsOf(service: JsonObject): Workload["limits"] {
+  const limits = recordOf(recordOf(recordOf(service["deploy"])["resources"])["limits"]);
+  const [memory, cpus] = [limits["memory"] ?? service["mem_limit"], limits["cpus"] ?? service["cpus"]];
+  const { nofile = null } = recordOf(service["ulimits"]);
+  const files = typeof nofile === "object" ? recordOf(nofile)["soft"] : nofile;
+  return {
+    ...(isSet(memory) && { memoryBytes: bytesOf(memory) }),
+    ...(isSet(cpus) && { cpus: Number(textOf(cpus)) }),
+    ...(isSet(files) && { openFiles: Number(textOf(files)) }),
+  };
+}
+
+/** @param word `no`, `always`, `unless-stopped`, `on-failure` or `on-failure:N` */
+function policyOf(word: string): Workload["restart"]["policy"] {
+  if (word === "no") return "never";
+  return word.startsWith("on-failure") ? "on-failure" : "always";
+}
