@@ -5,7 +5,6 @@ import type { JsonObject, JsonValue } from "../lib/json.ts";
 import type { HealthCheck } from "../packages/manifest.ts";
 import { resolvePorts, resolveSettings } from "../packages/settings.ts";
 import { appTree, checkoutOf } from "../runtimes/app-tree.ts";
-import type { ToldProject } from "../runtimes/compose/compose-project.ts";
 import {
   bytesOf,
   durationSecs,
@@ -21,7 +20,7 @@ import {
 import { readInMemory, readServiceMount } from "../runtimes/compose/service-mounts.ts";
 import { readServicePort, spannedPorts } from "../runtimes/compose/service-ports.ts";
 import { anyAddress } from "../runtimes/published-ports.ts";
-import type { RunnableApp } from "../runtimes/runtime.ts";
+import type { RunnableApp, ToldProject } from "../runtimes/runtime.ts";
 import { replaceMarks, type MarkedApp } from "./project-secrets.ts";
 import {
   builtImage,

@@ -4,9 +4,9 @@ import { isInside } from "../lib/is-inside.ts";
 import type { JsonObject, JsonValue } from "../lib/json.ts";
 import { resolveSettings } from "../packages/settings.ts";
 import { appTree, checkoutOf } from "../runtimes/app-tree.ts";
-import type { ToldProject } from "../runtimes/compose/compose-project.ts";
 import { isSet, listOf, mapTexts, recordOf, textOf, textsOf } from "../runtimes/compose/compose-values.ts";
 import { readServiceMount } from "../runtimes/compose/service-mounts.ts";
+import type { ToldProject } from "../runtimes/runtime.ts";
 import { replaceMarks, variableOf, type MarkedApp } from "./project-secrets.ts";
 import {
   builtImage,

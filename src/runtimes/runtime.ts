@@ -4,7 +4,6 @@ import type { AppImageFreshness, LogLineStream } from "../../gen/svc/v1/words.ts
 import type { Manifest } from "../packages/manifest.ts";
 import type { JsonObject } from "../lib/json.ts";
 import type { PublishedAddresses } from "./published-addresses.ts";
-import type { ToldProject } from "./compose/compose-project.ts";
 import type { Terminal } from "../lib/terminal.ts";
 import type { TerminalRequest } from "./terminal-request.ts";
 
@@ -249,6 +248,16 @@ export interface EngineVolumes {
   putBack(id: string, key: string): Promise<void>;
   /** Removes what was staged and kept. */
   settle(id: string, key: string): Promise<void>;
+}
+
+/** A compose project as others than svc are told of it. */
+export interface ToldProject {
+  /** As it would be run now, without svc's labels. */
+  readonly document: JsonObject;
+  /** Services whose images are built from the package. */
+  readonly built: ReadonlySet<string>;
+  /** Texts of the package's files that services see, by their absolute paths. */
+  readonly files: ReadonlyMap<string, string>;
 }
 
 export interface AppRuntime extends AsyncDisposable {

@@ -25,7 +25,7 @@ import type { AppImages } from "../docker/app-images.ts";
 import { withTag } from "../docker/app-images.ts";
 import { requireForeign } from "../docker/foreign-images.ts";
 import type { PublishOptions } from "../published-ports.ts";
-import type { RunnableApp } from "../runtime.ts";
+import type { RunnableApp, ToldProject } from "../runtime.ts";
 import { settingsDigest, settingsLabel } from "../settings-digest.ts";
 import { startFailed } from "../start-failed.ts";
 import { dataBinds, moveData, seedData, withData } from "./checkout-binds.ts";
@@ -63,16 +63,6 @@ export interface ComposeProjectsOptions extends PublishOptions {
 
 /** Every container of an app is of the same release: compose itself makes anew what has changed. */
 export const composeRelease = "compose";
-
-/** A project as others than svc are told of it. */
-export interface ToldProject {
-  /** As it would be run now, without svc's labels. */
-  readonly document: JsonObject;
-  /** Services whose images are built from the package. */
-  readonly built: ReadonlySet<string>;
-  /** Texts of the package's files that services see, by their absolute paths. */
-  readonly files: ReadonlyMap<string, string>;
-}
 
 /** A project, what it asks of the host, and which of its mounts are data ({@link dataBinds}). */
 interface Plan {

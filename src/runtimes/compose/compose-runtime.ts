@@ -18,7 +18,14 @@ import { AppImages, type CredentialsOf } from "../docker/app-images.ts";
 import { addressesByPort } from "../published-ports.ts";
 import { stuckContainer } from "../stuck-containers.ts";
 import { type PublishedAddresses } from "../published-addresses.ts";
-import type { ImageRuntime, LogChunk, RunnableApp, RuntimeLimit, RuntimeWork } from "../runtime.ts";
+import type {
+  ImageRuntime,
+  LogChunk,
+  RunnableApp,
+  RuntimeLimit,
+  RuntimeWork,
+  ToldProject,
+} from "../runtime.ts";
 import { ComposeCommand } from "./compose-command.ts";
 import type { RunnableProject } from "./compose-document.ts";
 import { ComposeImages } from "./compose-images.ts";
@@ -28,7 +35,6 @@ import {
   dependencyDepths,
   imagesOf,
   referencesOf,
-  type ToldProject,
 } from "./compose-project.ts";
 import { recordOf } from "./compose-values.ts";
 import { requireOwnParts } from "./foreign-parts.ts";
