@@ -105,7 +105,7 @@ export function projectFile(
 ): ExportedApp {
   const name = plainName(app.id);
   const notes: string[] = [];
-  let hasData = false;
+  const dataOf = new Set<string>();
   const beside = new Map<string, { name: string; content: string }>();
   const settings = replaceMarks(app.settings, secrets);
   const written = resolveSettings(app.manifest, settings).files;
@@ -133,7 +133,7 @@ export function projectFile(
       );
     const volumes = listOf(rest["volumes"]).map((volume) => placed(volume, place));
     for (const { type, source } of volumes.map(readPlaced)) {
-      hasData ||= type === "volume" || /^\.\/(data|volumes)\//.test(source);
+      if (type === "volume" || /^\.\/(data|volumes)\//.test(source)) dataOf.add(key);
       if (type === "bind" && source.startsWith(`./${checkoutOf(app)}`))
         notes.push(
           `service "${key}": it mounts ${source} of its package, which is not exported: copy it from ${app.directory}`,
@@ -185,7 +185,7 @@ export function projectFile(
         (secret) => `the secret "${secret}" is not exported: set ${variableOf(app, secret)} in .env`,
       ),
       ...ownNotes(app.manifest),
-      ...(hasData ? [dataNote] : []),
+      ...(dataOf.size > 0 ? [dataNote] : []),
       ...notes,
       ...(app.manifest.health === undefined ? [] : ["its health check of svc.yaml is svc's"]),
       ...((app.placement?.replicas ?? 1) > 1

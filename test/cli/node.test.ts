@@ -1,6 +1,7 @@
 /** `svc node …` and which daemon a command is for. */
 import { execFile } from "node:child_process";
 import { chmod, mkdir, mkdtemp, readFile, rm, stat, writeFile } from "node:fs/promises";
+import { createServer as createHttpServer } from "node:http";
 import { createServer, type Socket } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -97,6 +98,29 @@ test("all nodes are asked side by side, and who does not answer is said", async 
       ["silent", "deadline_exceeded"],
     ],
   );
+});
+
+test("a node that answers page after page has no more time than one that does not answer", async (t) => {
+  await using home = await makeHome();
+  const path = join(home.dir, "endless.sock");
+  let pages = 0;
+  const endless = createHttpServer((_request, response) => {
+    // Each in time, and none the last.
+    setTimeout(() => {
+      response.setHeader("content-type", "application/json");
+      response.end(JSON.stringify({ apps: [], next_page_token: String((pages += 1)) }));
+    }, 200);
+  }).listen(path);
+  t.teardown(() => {
+    endless.close();
+    endless.closeAllConnections();
+  });
+  await home.run(`node add endless unix://${path}`);
+  const before = performance.now();
+  const run = await home.run(`ls --all-nodes --timeout 2 --socket ${join(home.dir, "none.sock")}`);
+  t.true(performance.now() - before < 60_000);
+  t.true(pages > 1, `${pages} pages: ${run.stderr}`);
+  t.regex(run.stderr, /^svc: endless did not answer: not within 2 s/m);
 });
 
 test("nodes are completed, and what the chosen one has", async (t) => {
@@ -209,11 +233,14 @@ test("a token is taken from a file that nobody else may read, or from a helper, 
   const helped = await home.run("-N helped ls");
   t.regex(helped.stderr, /helper has for http:\/\/127\.0\.0\.1:1 is no token/);
   t.regex((await home.run("-N lost ls")).stderr, /there is no such program/);
+  await writeFile(helper, `#!/bin/sh\necho ${secret}; echo ${secret} >&2; exit 1\n`);
+  const failing = await home.run("-N helped ls");
+  t.regex(failing.stderr, /helper has no token for http:\/\/127\.0\.0\.1:1: it failed/);
   await chmod(file, 0o600);
   const nobody = await home.run("-N loose ls");
   t.is(nobody.exitCode, 6);
   t.regex(nobody.stderr, /nobody listens on 127\.0\.0\.1:1/);
-  const said = [loose, helped, nobody, await home.run("node list --json")];
+  const said = [loose, helped, failing, nobody, await home.run("node list --json")];
   t.false(said.some(({ stdout, stderr }) => (stdout + stderr).includes(secret)));
   t.false((await readFile(home.file, "utf8")).includes(secret));
 });
