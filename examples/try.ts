@@ -115,14 +115,20 @@ async function startDaemon(): Promise<ChildProcess> {
   }
 }
 
+/** However long that takes: whoever waits is told, and ends it with Ctrl-C. */
 async function untilListening(socket: string, daemon: ChildProcess): Promise<boolean> {
-  for (let waitedMs = 0; waitedMs < startTimeoutMs; waitedMs += pollMs) {
-    if (daemon.exitCode !== null || daemon.signalCode !== null) return false;
-    if (await isListening(socket)) return true;
-    await sleep(pollMs);
+  const slow = setTimeout(() => {
+    console.log(`The daemon does not answer yet; its log is ${logFile}.`);
+  }, startTimeoutMs);
+  try {
+    while (daemon.exitCode === null && daemon.signalCode === null) {
+      if (await isListening(socket)) return true;
+      await sleep(pollMs);
+    }
+    return false;
+  } finally {
+    clearTimeout(slow);
   }
-  console.log(`The daemon does not answer yet; its log is ${logFile}.`);
-  return false;
 }
 
 /** Where one browser is signed in; empty when nobody says. */

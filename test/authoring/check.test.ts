@@ -21,6 +21,8 @@ async function directory(t: ExecutionContext, files: Readonly<Record<string, str
 
 const head = 'id: a\nname: A\nversion: "1"\nsummary: A.\n';
 
+const onHostsNetwork = "services:\n  a:\n    image: x/y:1\n    network_mode: host\n";
+
 /** `found` is `file:line: what`, of each. */
 const cases: readonly { title: string; files: Readonly<Record<string, string>>; found: readonly RegExp[] }[] =
   [
@@ -76,6 +78,21 @@ const cases: readonly { title: string; files: Readonly<Record<string, string>>; 
         "c.yaml": "services:\n  a:\n    image: x/y:1\n    env_file: ../secrets\n",
       },
       found: [/^c\.yaml:4: env_file "\.\.\/secrets" leads out/],
+    },
+    {
+      title: "a compose file that asks for more than the manifest",
+      files: { "svc.yaml": `${head}compose: { file: c.yaml }\n`, "c.yaml": onHostsNetwork },
+      found: [
+        /^c\.yaml:2: service "a" shares the host's network: add "host_network" to permissions in svc\.yaml$/,
+      ],
+    },
+    {
+      title: "a compose file that asks for what the manifest says",
+      files: {
+        "svc.yaml": `${head}compose: { file: c.yaml }\npermissions: [host_network]\n`,
+        "c.yaml": onHostsNetwork,
+      },
+      found: [],
     },
     {
       title: "a compose file with a wrong bracket",

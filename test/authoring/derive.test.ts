@@ -315,7 +315,11 @@ for (const { form, file } of [
             image: "example/wiki:3",
             isMain: true,
             internalPort: 3000,
-            environment: [{ key: "DB_PASSWORD", value: "${WIKI_PASSWORD}" }],
+            environment: [
+              { key: "DB_PASSWORD", value: "${WIKI_PASSWORD}" },
+              { key: "NAME", value: "${WIKI_NAME}" },
+              { key: "THEME", value: "${WIKI_THEME}" },
+            ],
             volumes: [{ hostPath: "${APP_DATA_DIR}/data", containerPath: "/data" }],
             dependsOn: ["db"],
             extraLabels: { a: "b" },
@@ -333,7 +337,7 @@ for (const { form, file } of [
     image: example/wiki:3
     container_name: wiki
     ports: ["\${APP_PORT}:3000"]
-    environment: { DB_PASSWORD: "\${WIKI_PASSWORD}" }
+    environment: { DB_PASSWORD: "\${WIKI_PASSWORD}", NAME: "\${WIKI_NAME}", THEME: "\${WIKI_THEME}" }
     volumes: ["\${APP_DATA_DIR}/data:/data"]
     depends_on: [db]
     networks: [tipi_main_network]
@@ -345,15 +349,20 @@ networks: { tipi_main_network: { external: true } }
   },
 ]) {
   test(`an app of a Runtipi store with ${form} has the settings of its form`, async (t) => {
-    const field = { type: "random", label: "Password", env_variable: "WIKI_PASSWORD", required: true };
+    const fields = [
+      { type: "random", label: "Password", env_variable: "WIKI_PASSWORD", required: true },
+      { type: "text", label: "Name", env_variable: "WIKI_NAME", required: true },
+      { type: "text", label: "Theme", env_variable: "WIKI_THEME", required: true, default: "dark" },
+    ];
     const config = {
       ...{ id: "wiki", name: "A Wiki", short_desc: "Pages for all", version: "v3.2", port: 8123 },
-      ...{ tipi_version: 4, form_fields: [field] },
+      ...{ tipi_version: 4, form_fields: fields },
     };
     const dir = await directory(t, { ...file, "config.json": JSON.stringify(config) });
     const { manifest, notes, files = {} } = await planManifest(new PackageFiles(dir));
     t.like(manifest, { id: "wiki", name: "A Wiki", summary: "Pages for all", version: "3.2" });
-    t.deepEqual(manifest.settings?.required, ["wiki_password"]);
+    t.deepEqual(manifest.settings?.required?.toSorted(), ["wiki_name", "wiki_password"]);
+    t.like(manifest.settings?.properties["wiki_theme"], { title: "Theme", default: "dark" });
     t.like(manifest.settings?.properties["wiki_password"], { title: "Password", secret: true });
     t.like(manifest.settings?.properties["port"], { type: "integer", default: 8123 });
     t.deepEqual(manifest.ports, [

@@ -7,6 +7,8 @@ import { once } from "node:events";
 import { writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { PassThrough } from "node:stream";
+import { describeFailure } from "../../src/cli/failure.ts";
+import { SvcError } from "../../src/errors.ts";
 import { checkRun, type CommandCase } from "./support/command-case.ts";
 import { appOf, startFakeDaemon } from "./support/fake-daemon.ts";
 import { runSvc } from "./support/run-svc.ts";
@@ -323,6 +325,12 @@ for (const [args, path] of [
     t.is(JSON.stringify(JSON.parse(stdout)), await text(answer));
   });
 }
+
+test("what failed of no app that is known says no command with an id to be filled in", (t) => {
+  const error = new SvcError("start_failed", 'app "a" did not start: it ended');
+  t.is(describeFailure(error).message, error.message);
+  t.regex(describeFailure(error, "a").message, /: svc app logs a$/);
+});
 
 test("--json prints an error in the shape of REST, on stderr", async (t) => {
   await using daemon = await startFakeDaemon(apps);

@@ -1,5 +1,10 @@
 import test from "ava";
 import { execFile } from "node:child_process";
+import { once } from "node:events";
+import { mkdtemp, rm } from "node:fs/promises";
+import { createServer } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { promisify } from "node:util";
 import { appOf, startFakeDaemon } from "./support/fake-daemon.ts";
 import { jobOf } from "./support/fake-schedules.ts";
@@ -91,6 +96,18 @@ test("what no list shows is no candidate, but is completed itself", async (t) =>
 
 test("a daemon that does not answer completes nothing, at once", async (t) => {
   t.deepEqual(await complete(["app", "--socket", "/nonexistent", "start", ""]), []);
+});
+
+test("a daemon that takes a connection and says nothing completes nothing, soon", async (t) => {
+  const dir = await mkdtemp(join(tmpdir(), "svc-complete-"));
+  t.teardown(() => rm(dir, { recursive: true }));
+  const mute = createServer().listen(join(dir, "socket"));
+  await once(mute, "listening");
+  t.teardown(() => mute.close());
+  const begun = performance.now();
+  t.deepEqual(await complete(["app", "--socket", join(dir, "socket"), "start", ""]), []);
+  // Half a second is given to the daemon; the rest is a busy machine's.
+  t.true(performance.now() - begun < 10_000);
 });
 
 test("the bash script is one", async (t) => {

@@ -99,9 +99,9 @@ async function install(context: CommandContext, spec: string, options: InstallOp
   if (context.json) return context.printJson(app);
   const next = options.start === true ? `Logs: svc app logs ${app.id}` : `Start it: svc app start ${app.id}`;
   const did = options.start === true ? "Running" : "Installed";
-  // Those of a first install are as its package says.
-  const isChosen = app.ports.length > 0 && (options.portAuto === true || app.id !== app.package_id);
-  const ports = isChosen ? ` on port ${portsText(app.ports)}` : "";
+  // Those of a first install are as its package says, and wait for its start.
+  const isTold = options.start === true || options.portAuto === true || app.id !== app.package_id;
+  const ports = isTold && app.ports.length > 0 ? ` on port ${portsText(app.ports)}` : "";
   return context.print(`${escapeControls(`${did} ${app.id} ${app.version}${ports}. ${next}`)}\n`);
 }
 
