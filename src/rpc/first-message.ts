@@ -9,6 +9,8 @@ export interface FirstMessage {
   readonly first: Message | undefined;
   /** The whole stream, its first message included. */
   readonly all: AsyncIterable<Message>;
+  /** What the reading of it has failed with; `undefined` so far. */
+  readonly failure: unknown;
   /** Tells the sender that nobody reads on. */
   close(): void;
 }
@@ -19,8 +21,13 @@ export interface FirstMessage {
  */
 export async function peekFirst(stream: AsyncIterable<Message>, signal: AbortSignal): Promise<FirstMessage> {
   const iterator = stream[Symbol.asyncIterator]();
+  let failure: unknown;
+  const noteFailure = (thrown: unknown): never => {
+    failure = thrown;
+    return failReading(thrown);
+  };
   const read = (): Promise<IteratorResult<Message>> =>
-    unlessAborted(iterator.next().catch(failReading), signal);
+    unlessAborted(iterator.next().catch(noteFailure), signal);
   const head = await read().catch((error: unknown) => {
     void closeIterator(iterator);
     throw error;
@@ -41,6 +48,9 @@ export async function peekFirst(stream: AsyncIterable<Message>, signal: AbortSig
   return {
     first: head.done === true ? undefined : head.value,
     all,
+    get failure() {
+      return failure;
+    },
     close: () => void closeIterator(iterator),
   };
 }

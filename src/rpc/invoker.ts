@@ -68,7 +68,8 @@ export class Invoker {
       };
       // What the handler came to is noted also when the caller has left before.
       const fail = (thrown: unknown): void => {
-        const error = shownError(thrown, context.requestId, context.isAborted ? context.signal : undefined);
+        const aborted = context.isAborted ? context.signal : undefined;
+        const error = unreadable(stream, context.requestId) ?? shownError(thrown, context.requestId, aborted);
         this.#notes.ended(entry, context, startMs, request, error);
         reject(error);
         leave();
@@ -86,7 +87,7 @@ export class Invoker {
         leave();
       };
       context.onAbort((error) => {
-        reject(error);
+        reject(unreadable(stream, context.requestId) ?? error);
         stream?.close();
       });
       try {
@@ -150,4 +151,11 @@ export class Invoker {
       );
     }
   }
+}
+
+/** What could not be read ends the connection's side, too, which then looks like a client that has gone. */
+function unreadable(stream: FirstMessage | undefined, requestId: string): SvcError | undefined {
+  if (stream?.failure === undefined) return undefined;
+  const error = shownError(stream.failure, requestId);
+  return error.code === "canceled" ? undefined : error;
 }

@@ -1,9 +1,11 @@
 /** Large files over REST, whose memory goes back as soon as it has been sent on. */
 import { createHash } from "node:crypto";
-import { readFile } from "node:fs/promises";
+import { readFile, readdir } from "node:fs/promises";
 import { join } from "node:path";
 import test from "ava";
+import { FileService } from "../../gen/svc/v1/file_pb.ts";
 import { isRoot } from "../support/daemon.ts";
+import { errorOf } from "../support/errors.ts";
 import { testMs } from "./support/deaths.ts";
 import { openGround, ownerUid } from "./support/ground.ts";
 
@@ -61,3 +63,22 @@ rootTest("a large file that becomes shorter while it is read ends the download a
   t.true(Number(gotBytes) > 0 && Number(gotBytes) < bigBytes, gotBytes);
   t.regex(said ?? "", /^curl: /);
 });
+
+rootTest(
+  "a piece beyond what a message may have is refused by its size, whatever the protocol",
+  async (t) => {
+    await using ground = await openGround();
+    const { home, door } = ground;
+    for (const protocol of ["connect", "grpc"] as const) {
+      const pieces = (async function* () {
+        yield { path: join(home, "sent"), content: { contentType: "", data: Buffer.from("first") } };
+        await Promise.resolve();
+        yield { content: { contentType: "", data: Buffer.alloc(1 << 20) } };
+      })();
+      const { code, message } = await errorOf(door.client(FileService, protocol).writeFile(pieces));
+      t.is(code, "ResourceExhausted", protocol);
+      t.regex(message, /1048584 is larger than .* 1048576/, protocol);
+      t.deepEqual(await readdir(home), [], protocol);
+    }
+  },
+);
