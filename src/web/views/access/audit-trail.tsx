@@ -100,7 +100,11 @@ export function AuditTrail({ api }: Pick<ViewProps, "api">) {
 
 const recordColumns: readonly Column<AuditRecord>[] = [
   { title: columns.when, cell: ({ time }) => <When isExact at={time} /> },
-  { title: columns.who, cell: ({ user, uid, address }) => <Text of={user || address || String(uid)} /> },
+  {
+    title: columns.who,
+    kind: "word",
+    cell: ({ user, uid, address }) => <Text of={user || address || String(uid)} />,
+  },
   { title: columns.by, kind: "word", cell: ({ kind }) => says.kinds[kind] ?? kind },
   {
     title: columns.what,
