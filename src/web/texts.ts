@@ -223,7 +223,6 @@ export const texts = {
   },
 
   terminal: {
-    doors: "Terminals",
     open: (session: string) => (session === "shell" ? "Open a shell" : "Open its console"),
     title: (session: string) => (session === "shell" ? "Shell" : "Console"),
     leave: "Ctrl+Shift+X leaves the terminal for the keyboard.",

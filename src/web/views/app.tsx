@@ -1,4 +1,4 @@
-import { useSignal } from "@preact/signals";
+import { useSignal, type Signal } from "@preact/signals";
 import type { App } from "../../../gen/svc/v1/app_pb.ts";
 import { useAction } from "../action.ts";
 import type { Api } from "../api.ts";
@@ -28,6 +28,7 @@ const TerminalView = lazily(() => import("./terminal.tsx"), "TerminalView");
 
 export function AppView({ api, node, id }: { api: Api; node: NodeView; id: string }) {
   const app = node.apps.value?.get(id);
+  const terminal = useSignal<Session | undefined>(undefined);
   if (app === undefined) {
     const isKnown = node.apps.value !== undefined;
     return (
@@ -64,7 +65,7 @@ export function AppView({ api, node, id }: { api: Api; node: NodeView; id: strin
           {app.operation.cancelable && <CancelOperation api={api} app={app} />}
         </div>
       )}
-      <Actions api={api} app={app} />
+      <Actions api={api} app={app} terminal={terminal} />
       <div class="columns">
         <div>
           <About app={app} />
@@ -78,7 +79,15 @@ export function AppView({ api, node, id }: { api: Api; node: NodeView; id: strin
         </div>
         <div>
           {app.placement !== undefined && <TasksView api={api} app={app} />}
-          <Terminals api={api} appId={id} />
+          {terminal.value !== undefined && (
+            <TerminalView
+              key={terminal.value}
+              api={api}
+              appId={id}
+              session={terminal.value}
+              onClose={() => (terminal.value = undefined)}
+            />
+          )}
           <LogView api={api} appId={id} />
           <AppHistory api={api} id={id} />
           <SettingsView api={api} app={app} />
@@ -89,36 +98,7 @@ export function AppView({ api, node, id }: { api: Api; node: NodeView; id: strin
   );
 }
 
-function Terminals({ api, appId }: { api: Api; appId: string }) {
-  const open = useSignal<"shell" | "attach" | undefined>(undefined);
-  const session = open.value;
-  return (
-    <>
-      <section class="card row doors" aria-label={texts.terminal.doors}>
-        {(["shell", "attach"] as const).map((each) => (
-          <button
-            key={each}
-            type="button"
-            aria-pressed={session === each}
-            onClick={() => (open.value = each)}
-          >
-            {texts.terminal.open(each)}
-          </button>
-        ))}
-      </section>
-      {session !== undefined && (
-        <TerminalView
-          key={session}
-          api={api}
-          appId={appId}
-          session={session}
-          onClose={() => (open.value = undefined)}
-        />
-      )}
-    </>
-  );
-}
-
+type Session = "shell" | "attach";
 type Verb = "start" | "stop" | "restart";
 
 /** What may be done in a state; everything else is refused by the daemon anyway. */
@@ -131,7 +111,14 @@ const verbsOf: Readonly<Record<string, readonly Verb[]>> = {
   UNKNOWN: ["start", "stop"],
 };
 
-function Actions({ api, app: { id, state } }: { api: Api; app: App }) {
+interface ActionsProps {
+  readonly api: Api;
+  readonly app: App;
+  /** Which terminal is open. */
+  readonly terminal: Signal<Session | undefined>;
+}
+
+function Actions({ api, app: { id, state }, terminal }: ActionsProps) {
   const { busy, failure, perform } = useAction();
   const calls: Readonly<Record<Verb, () => Promise<unknown>>> = {
     start: () => api.apps.startApp({ id }),
@@ -154,6 +141,18 @@ function Actions({ api, app: { id, state } }: { api: Api; app: App }) {
             {texts.app[verb]}
           </button>
         ))}
+        <span class="doors">
+          {(["shell", "attach"] as const).map((each) => (
+            <button
+              key={each}
+              type="button"
+              aria-pressed={terminal.value === each}
+              onClick={() => (terminal.value = each)}
+            >
+              {texts.terminal.open(each)}
+            </button>
+          ))}
+        </span>
       </div>
       <Failure says={failure} />
     </>
