@@ -1,10 +1,10 @@
 /** The C library, for the few calls that node does not have. */
-import { createRequire } from "node:module";
 import { constants } from "node:os";
 import type * as Koffi from "koffi";
+import { loadKoffi } from "./koffi.mjs";
 
 /**
- * Loads it: about 10 ms and 8 MB, so only when a call is needed.
+ * Loads it: about 2 ms and 8 MB, so only when a call is needed.
  * @throws Error outside of Linux, or where the native module cannot be loaded
  */
 export function loadLibc(): Koffi.LibraryHandle {
@@ -18,8 +18,4 @@ export function nativeError(call: string): NodeJS.ErrnoException {
   const [code = `errno ${errno}`] =
     Object.entries(constants.errno).find(([, number]) => number === errno) ?? [];
   return Object.assign(new Error(`${call}: ${code}`), { code, errno: -errno, syscall: call });
-}
-
-function loadKoffi(): typeof Koffi {
-  return createRequire(import.meta.url)("koffi") as typeof Koffi;
 }

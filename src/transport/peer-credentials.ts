@@ -29,7 +29,7 @@ const isLittleEndian = endianness() === "LE";
 const noUid = 2 ** 32 - 1;
 
 /**
- * Loads the native call: about 10 ms and 8 MB, so only where a unix socket is served or verified.
+ * Loads the native call: about 2 ms and 8 MB, so only where a unix socket is served or verified.
  * @throws Error where there is no such call, such as outside of Linux
  */
 export function loadPeerCredentials(): ReadPeerCredentials {

@@ -2,7 +2,6 @@
  * The system calls that node does not have. Where the native module cannot be loaded, names are checked before they are
  * taken instead, links of others are not followed, and copies come without extended attributes and holes.
  */
-import { createRequire } from "node:module";
 import { constants } from "node:os";
 import {
   fstatSync,
@@ -14,6 +13,7 @@ import {
   utimesSync,
   writeSync,
 } from "node:fs";
+import { loadKoffi } from "../../../lib/koffi.mjs";
 import { at, reopen } from "../directory.mjs";
 import { RequestError, hasCode } from "../request-error.mjs";
 
@@ -54,8 +54,7 @@ const ficlone = 0x40049409;
 /** @returns {Library | undefined} */
 function load() {
   try {
-    /** @type {typeof import("koffi")} */
-    const koffi = createRequire(import.meta.url)("koffi");
+    const koffi = loadKoffi();
     const libc = koffi.load(null);
     // Names are bytes, which need not be UTF-8.
     const calls = {
@@ -90,7 +89,7 @@ function cString(name) {
   return Buffer.from(`${name}\0`, "latin1");
 }
 
-/** What a helper loads at the first request that needs it: some 10 ms and 8 MB. */
+/** What a helper loads at the first request that needs it: some 2 ms and 8 MB. */
 export class Syscalls {
   /** @type {Library | undefined} */
   #library;
