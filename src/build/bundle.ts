@@ -47,14 +47,21 @@ const firstStage: Pack = {
   ...{ name: "first-stage", loader: "pack.js" },
   entries: [entryPoints.svc, "src/cli/quick.ts", "src/cli/complete.ts"],
 };
+/** What begins to read the store, beside which the rest of the daemon loads. */
+const aheadOfDaemon: Pack = {
+  ...{ name: "ahead", loader: "ahead-pack.js" },
+  entries: ["src/daemon/config.ts", "src/daemon/programs.ts", "src/daemon/store-ahead.ts"],
+};
 /** What the daemon loads before it answers, and a command that does its work. */
 const wholeDaemon: Pack = {
   ...{ name: "daemon", loader: "daemon-pack.js" },
   entries: [
-    ...["src/daemon/config.ts", "src/daemon/daemon.ts", "src/daemon/listen-fds.ts"],
-    ...["src/daemon/page-files.ts", "src/daemon/store-ahead.ts", "src/cli/in-process.ts"],
+    ...["src/daemon/daemon.ts", "src/daemon/listen-fds.ts", "src/daemon/page-files.ts"],
+    "src/cli/in-process.ts",
   ],
 };
+/** In the order in which they are loaded: a piece is in the first one that needs it. */
+const packsInOrder = [firstStage, aheadOfDaemon, wholeDaemon] as const;
 const kept = { write: false, metafile: true } as const;
 /** The oldest Node that runs svc: the major version. */
 const leastNode = Number.parseInt(packageJson.engines.node.replace(">=", ""), 10);
@@ -240,26 +247,25 @@ async function bundlePrograms(): Promise<void> {
 
 /**
  * Each file costs as much as the running of many lines, and compiling costs more than running: what the first stage loads lies
- * in one, and what the daemon loads in another, beside which `svc __compile` keeps what V8 has made of them. V8 takes that if it
+ * in one, and what the daemon loads in two others, beside which `svc __compile` keeps what V8 has made of them. V8 takes that if it
  * is the same V8.
  */
 async function writePieces({ outputFiles, metafile }: BuildResult<typeof kept>): Promise<void> {
   const packs = new Map<string, Pack>();
-  for (const pack of [firstStage, wholeDaemon]) {
+  for (const pack of packsInOrder) {
     for (const name of packedChunks(metafile.outputs, pack)) if (!packs.has(name)) packs.set(name, pack);
   }
-  const entries = entryChunks(metafile.outputs, wholeDaemon);
+  const entries = entryChunks(metafile.outputs, [...aheadOfDaemon.entries, ...wholeDaemon.entries]);
   const shared = neededAlone(metafile.outputs, packs, entries);
   const fromPacks = (code: string, own: Pack): string =>
     code.replaceAll(/require\("\.\/(?:chunks\/)?([^"/]+)"\)/g, (_call, name: string) => {
       const pack = packs.get(name);
       if (pack === own) return `__pack("${name}")`;
-      const isThere = pack === firstStage || (own === firstStage && entries.has(name));
-      return isThere && pack !== undefined
+      return pack !== undefined && isLoadable(name, { pack, by: own, entries })
         ? `require("./${pack.loader}")("${name}")`
         : `require("./${name}")`;
     });
-  const definitions = new Map<Pack, string[]>([firstStage, wholeDaemon].map((pack) => [pack, []]));
+  const definitions = new Map<Pack, string[]>(packsInOrder.map((pack) => [pack, []]));
   for (const piece of outputFiles) {
     const name = basename(piece.path);
     const pack = packs.get(name);
@@ -274,7 +280,7 @@ async function writePieces({ outputFiles, metafile }: BuildResult<typeof kept>):
   }
   const chunks = join(freshDir, "chunks");
   for (const [pack, defined] of definitions) {
-    const files = pack === wholeDaemon ? [...shared] : [];
+    const files = pack === firstStage ? [] : [...shared];
     await writeFile(
       join(chunks, `${pack.name}.js`),
       `${packStart}(function(require,__dirname){"use strict";const files=new Set(${JSON.stringify(files)}),` +
@@ -308,9 +314,18 @@ function packedChunks(outputs: Metafile["outputs"], { entries }: Pack): Readonly
 }
 
 /** Names of the files that are the entries themselves. */
-function entryChunks(outputs: Metafile["outputs"], { entries }: Pack): ReadonlySet<string> {
+function entryChunks(outputs: Metafile["outputs"], entries: readonly string[]): ReadonlySet<string> {
   const found = Object.entries(outputs).filter(([, { entryPoint = "" }]) => entries.includes(entryPoint));
   return new Set(found.map(([path]) => basename(path)));
+}
+
+/** Whether a piece of one pack is to be had from its loader by a piece of another. */
+function isLoadable(
+  name: string,
+  { pack, by, entries }: { pack: Pack; by: Pack; entries: ReadonlySet<string> },
+): boolean {
+  const isEarlier = packsInOrder.indexOf(pack) < packsInOrder.indexOf(by);
+  return isEarlier || (by === firstStage && entries.has(name));
 }
 
 /** Names of the daemon's pieces that others load as well: all of it would take them longer. */
@@ -322,10 +337,10 @@ function neededAlone(
   const names = new Set<string>();
   for (const [path, { imports }] of Object.entries(outputs)) {
     const by = packs.get(basename(path));
-    if (by === wholeDaemon) continue;
     for (const name of imports.map((each) => basename(each.path))) {
-      const isThere = by === firstStage && entries.has(name);
-      if (packs.get(name) === wholeDaemon && !isThere) names.add(name);
+      const pack = packs.get(name);
+      if (pack === undefined || pack === firstStage || pack === by) continue;
+      if (by === undefined || !isLoadable(name, { pack, by, entries })) names.add(name);
     }
   }
   return names;

@@ -152,6 +152,8 @@ export async function createContext(options: ContextOptions): Promise<DaemonCont
   const users = createUsers();
   const names = new UserNames(async (uid) => (await users.byUid(uid)).name, now);
   const userName = (uid: number): Promise<string> => names.of(uid);
+  // Most often the one who asks first, whose answer would wait for a process.
+  void userName(selfUid);
   const audit = resources.use(new AuditTrail({ store, log, now, userName }));
   // Others only pass through: what is inside belongs to each app's owner alone.
   for (const dir of [paths.appsDir, paths.runDir]) await makeDirectory(dir, 0o711);

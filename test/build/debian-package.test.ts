@@ -99,7 +99,7 @@ async function packNext(deb: string, tree: string): Promise<string> {
       t.is(await property("UnitFileState", unit), "disabled", unit);
     }
     t.is(await machine.run("svc", "--version"), `${version}\n`);
-    for (const pack of ["first-stage", "daemon"]) {
+    for (const pack of ["first-stage", "ahead", "daemon"]) {
       const compiled = `/usr/lib/svc/current/chunks/${pack}.code`;
       t.true(existsSync(machine.path(compiled)), `${pack}: compiled for the Node that is here`);
     }
