@@ -17,15 +17,15 @@ export function failureOf(error: unknown, place: S3Place): S3Failure {
   return { reason, message: withoutSecrets(message, place) };
 }
 
-function explain(error: unknown, { bucket }: S3Place): S3Failure {
+function explain(error: unknown, place: S3Place): S3Failure {
+  const { bucket } = place;
   if (error instanceof SvcError) return error;
   if (!(error instanceof Error)) return unavailable(`the S3 server: ${String(error)}`);
   const { name, message, code, $metadata } = error as SdkError;
   const status = $metadata?.httpStatusCode;
-  const detail = `${name}${message === "" || message === name ? "" : `: ${message}`}`.slice(
-    0,
-    maxDetailChars,
-  );
+  const said = `${name}${message === "" || message === name ? "" : `: ${message}`}`;
+  // Before it is cut: half of a secret would not be found any more.
+  const detail = withoutSecrets(said, place).slice(0, maxDetailChars);
   // Servers spell them in several ways.
   if (/^(?:SignatureDoesNotMatch|InvalidAccessKeyId)$/i.test(name))
     return denied(`the S3 server does not accept the credentials (${detail})`);
