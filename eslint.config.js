@@ -23,6 +23,8 @@ export default defineConfig(
         { allowNumber: true, allowBoolean: true },
       ],
       "@typescript-eslint/no-confusing-void-expression": ["error", { ignoreArrowShorthand: true }],
+      // Values and types of a module come by one statement.
+      "no-duplicate-imports": "error",
       "@typescript-eslint/consistent-type-imports": "error",
       "@typescript-eslint/no-unused-vars": ["error", { argsIgnorePattern: "^_", varsIgnorePattern: "^_" }],
       "@typescript-eslint/no-unnecessary-condition": [

@@ -1,6 +1,5 @@
 /** How long a restart leaves the host without its daemon: start to first answer with much in its store. */
-import { startDaemon } from "./support/daemon.ts";
-import type { BenchDaemon } from "./support/daemon.ts";
+import { startDaemon, type BenchDaemon } from "./support/daemon.ts";
 import { addHistory } from "./support/long-history.ts";
 import { fillStore } from "./support/many-apps.ts";
 import { runBareNode } from "./support/processes.ts";

@@ -3,13 +3,10 @@ import { execFile } from "node:child_process";
 import { setTimeout as sleep } from "node:timers/promises";
 import { promisify } from "node:util";
 import { startEngine, whyNoDocker, type TestEngine } from "../test/support/docker.ts";
-import { startDaemon } from "./support/daemon.ts";
-import type { BenchDaemon } from "./support/daemon.ts";
-import { sendRequests } from "./support/load.ts";
-import type { Target } from "./support/load.ts";
+import { startDaemon, type BenchDaemon } from "./support/daemon.ts";
+import { sendRequests, type Target } from "./support/load.ts";
 import { bareNodeMemoryMib, memoryMib, runProgram } from "./support/processes.ts";
-import { amount } from "./support/result.ts";
-import type { Bench, Result } from "./support/result.ts";
+import { amount, type Bench, type Result } from "./support/result.ts";
 import { median, timeMs } from "./support/statistics.ts";
 
 const containers = 100;

@@ -2,11 +2,9 @@
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import type { BenchDaemon } from "./support/daemon.ts";
-import { startDaemon } from "./support/daemon.ts";
+import { type BenchDaemon, startDaemon } from "./support/daemon.ts";
 import { bareNodeMemoryMib, memoryMib } from "./support/processes.ts";
-import type { Bench } from "./support/result.ts";
-import { amount } from "./support/result.ts";
+import { type Bench, amount } from "./support/result.ts";
 import { median } from "./support/statistics.ts";
 
 const apps = 20;

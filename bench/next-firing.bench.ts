@@ -5,11 +5,9 @@ import { CronExpressionParser } from "cron-parser";
 import { Cron } from "croner";
 import { isDue, viewMinute } from "../src/scheduler/trigger/matcher.ts";
 import { nextFiring } from "../src/scheduler/trigger/next-firing.ts";
-import { TriggerParser } from "../src/scheduler/trigger/trigger.ts";
-import type { Trigger } from "../src/scheduler/trigger/trigger.ts";
+import { TriggerParser, type Trigger } from "../src/scheduler/trigger/trigger.ts";
 import { Zones } from "../src/scheduler/trigger/zone.ts";
-import { amount } from "./support/result.ts";
-import type { Bench, Result } from "./support/result.ts";
+import { amount, type Bench, type Result } from "./support/result.ts";
 import { median } from "./support/statistics.ts";
 import { parseTrigger } from "../test/scheduler/support/parse-trigger.ts";
 

@@ -5,8 +5,7 @@ import { createPipeline } from "../src/rpc/pipeline.ts";
 import { createRouter } from "../src/rest/router.ts";
 import { parseTemplate } from "../src/rest/template.ts";
 import { fakeServices } from "../test/transport/support/fake-services.ts";
-import { amount } from "./support/result.ts";
-import type { Bench } from "./support/result.ts";
+import { amount, type Bench } from "./support/result.ts";
 import { median } from "./support/statistics.ts";
 
 const runs = 25;

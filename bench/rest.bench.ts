@@ -3,11 +3,9 @@ import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { ChildServer } from "./support/child-server.ts";
 import { startDaemon } from "./support/daemon.ts";
-import { compareCpuUs, getOnce, sendRequests } from "./support/load.ts";
-import type { Target } from "./support/load.ts";
+import { compareCpuUs, getOnce, sendRequests, type Target } from "./support/load.ts";
 import { temporaryDirectory } from "./support/temporary-directory.ts";
-import { amount } from "./support/result.ts";
-import type { Bench, Result } from "./support/result.ts";
+import { amount, type Bench, type Result } from "./support/result.ts";
 
 const runs = 15;
 /** Sent to both before anything counts: a daemon that lives has its code compiled, and so has the yardstick. */

@@ -6,8 +6,7 @@ import { glob, writeFile } from "node:fs/promises";
 import { arch, availableParallelism, release } from "node:os";
 import { join } from "node:path";
 import { runProgram } from "./support/processes.ts";
-import { formatTable, isMet } from "./support/result.ts";
-import type { Bench, Result } from "./support/result.ts";
+import { formatTable, isMet, type Bench, type Result } from "./support/result.ts";
 
 const root = join(import.meta.dirname, "..");
 const lastFile = join(import.meta.dirname, "last.md");

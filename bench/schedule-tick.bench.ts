@@ -7,8 +7,7 @@ import type { Job } from "../src/scheduler/jobs/job.ts";
 import { isDue, viewMinute } from "../src/scheduler/trigger/matcher.ts";
 import { TriggerParser } from "../src/scheduler/trigger/trigger.ts";
 import { Zones } from "../src/scheduler/trigger/zone.ts";
-import { amount } from "./support/result.ts";
-import type { Bench } from "./support/result.ts";
+import { amount, type Bench } from "./support/result.ts";
 import { median } from "./support/statistics.ts";
 
 const jobCount = 100_000;

@@ -5,8 +5,7 @@ import { DaemonService } from "../gen/svc/v1/daemon_pb.ts";
 import { socketTransport } from "../test/support/daemon.ts";
 import { ChildServer } from "./support/child-server.ts";
 import { compareCpuUs } from "./support/load.ts";
-import { amount } from "./support/result.ts";
-import type { Bench, Result } from "./support/result.ts";
+import { amount, type Bench, type Result } from "./support/result.ts";
 import { temporaryDirectory } from "./support/temporary-directory.ts";
 
 const runs = 9;

@@ -2,8 +2,7 @@
  * `npm start`: a daemon to try svc with, in the foreground, for any user. All that it writes lies in `.svc/` of the
  * checkout: stop and remove the apps, then remove that directory, and it never was.
  */
-import { execFile, spawn } from "node:child_process";
-import type { ChildProcess } from "node:child_process";
+import { execFile, spawn, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import { mkdir, open, readFile, stat, writeFile } from "node:fs/promises";
 import { join, relative } from "node:path";

@@ -1,6 +1,5 @@
 /** Which payload each reason carries: one table for Connect's and gRPC's details, REST's bodies and OpenAPI (D7). */
-import { create } from "@bufbuild/protobuf";
-import type { DescMessage, Message } from "@bufbuild/protobuf";
+import { create, type DescMessage, type Message } from "@bufbuild/protobuf";
 import {
   AmbiguousSchema,
   CommandFailedSchema,
@@ -12,8 +11,8 @@ import {
   NotFoundErrorSchema,
   OwnedByAppSchema,
   TokenDeniedSchema,
+  type ErrorDetail,
 } from "../gen/svc/v1/error_pb.ts";
-import type { ErrorDetail } from "../gen/svc/v1/error_pb.ts";
 import type { ReasonPayloads, SvcError } from "./errors.ts";
 
 interface PayloadKind {

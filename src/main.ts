@@ -10,11 +10,10 @@ import { exitCodes } from "./cli/exit-codes.ts";
 import { runFirstStage } from "./cli/first-stage.ts";
 import type { CliHost } from "./cli/host.ts";
 import type { DaemonRun } from "./cli/run-command.ts";
-import { defaultPaths } from "./daemon/paths.ts";
+import { defaultPaths, type PathEnvironment } from "./daemon/paths.ts";
 import { xdgDir } from "./lib/xdg.ts";
 import type { Client } from "./cli/transport/client.ts";
 import type { Config } from "./daemon/config.ts";
-import type { PathEnvironment } from "./daemon/paths.ts";
 import type { Programs } from "./daemon/programs.ts";
 
 const uid = process.getuid?.() ?? 0;

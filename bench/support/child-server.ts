@@ -1,6 +1,5 @@
 /** A server in a process of its own: a program of `bench/support/` that prints a line when it listens. */
-import { spawn } from "node:child_process";
-import type { ChildProcess } from "node:child_process";
+import { spawn, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import { rm } from "node:fs/promises";
 import { join } from "node:path";

@@ -1,10 +1,8 @@
 /** Requests over a few connections that stay open, and what answering them cost the server. */
 import { once } from "node:events";
 import { readdir, readFile } from "node:fs/promises";
-import { request } from "node:http";
-import type { IncomingMessage } from "node:http";
-import { connect } from "node:net";
-import type { Socket } from "node:net";
+import { request, type IncomingMessage } from "node:http";
+import { connect, type Socket } from "node:net";
 import { text } from "node:stream/consumers";
 import { median } from "./statistics.ts";
 

@@ -1,7 +1,6 @@
 /** Free ports for an app whose own are taken: a copy and its source cannot both have 8080 (decisions 36). */
 import type { JsonObject } from "../lib/json.ts";
-import type { Manifest } from "../packages/manifest.ts";
-import { settingsOf } from "../packages/manifest.ts";
+import { type Manifest, settingsOf } from "../packages/manifest.ts";
 import { mergeDefaults, resolvePorts } from "../packages/settings.ts";
 import { runningSettings } from "./app-view.ts";
 import type { AppRegistry } from "./app-registry.ts";

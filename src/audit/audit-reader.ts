@@ -2,8 +2,7 @@
 import { setImmediate } from "node:timers/promises";
 import { invalidField } from "../errors.ts";
 import type { SqlValue, Store } from "../store/store.ts";
-import { contentColumns, hashOf } from "./audit-record.ts";
-import type { AuditRow } from "./audit-record.ts";
+import { contentColumns, hashOf, type AuditRow } from "./audit-record.ts";
 
 export interface AuditFilter {
   /** Full name of a method. */

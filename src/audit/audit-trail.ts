@@ -16,8 +16,9 @@ import {
   hashedText,
   namedContent,
   trailRecord,
+  type AuditContent,
+  type AuditedCall,
 } from "./audit-record.ts";
-import type { AuditContent, AuditedCall } from "./audit-record.ts";
 import { RefusedCalls } from "./refused-calls.ts";
 import type { Log } from "../lib/log.ts";
 

@@ -7,8 +7,7 @@
  * too: whoever varies what they try uses up a budget, and beyond it tries are only counted together.
  */
 import { RateBudget } from "../lib/rate-budget.ts";
-import { trailRecord } from "./audit-record.ts";
-import type { AuditContent } from "./audit-record.ts";
+import { trailRecord, type AuditContent } from "./audit-record.ts";
 
 /** The method of the record that stands for refused calls that were too many to be told apart. */
 export const refusedCallsMethod = "svc.audit/RefusedCalls";

@@ -15,11 +15,9 @@ import {
   textOf,
 } from "../runtimes/compose/compose-values.ts";
 import { readComposeFile } from "./compose-file.ts";
-import { invalidFile } from "./derived.ts";
-import type { Derived } from "./derived.ts";
+import { invalidFile, type Derived } from "./derived.ts";
 import { fromCompose, inEnglish } from "./from-compose.ts";
-import { PlannedFiles } from "./package-files.ts";
-import type { PackageFiles } from "./package-files.ts";
+import { PlannedFiles, type PackageFiles } from "./package-files.ts";
 
 export const madeComposeFile = "svc.compose.yaml";
 

@@ -4,10 +4,14 @@ import type { JsonObject, JsonValue } from "../lib/json.ts";
 import type { PortDocument, SettingDocument } from "../packages/manifest-document.ts";
 import { listOf, mergedRecord, recordOf, textOf } from "../runtimes/compose/compose-values.ts";
 import { readServicePort } from "../runtimes/compose/service-ports.ts";
-import { onlyVariable, readComposeFile, withDefaults } from "./compose-file.ts";
-import type { ComposeFile, ComposeVariable } from "./compose-file.ts";
-import { invalidFile, portSetting, settingName, unique } from "./derived.ts";
-import type { Derived } from "./derived.ts";
+import {
+  onlyVariable,
+  readComposeFile,
+  withDefaults,
+  type ComposeFile,
+  type ComposeVariable,
+} from "./compose-file.ts";
+import { invalidFile, portSetting, settingName, unique, type Derived } from "./derived.ts";
 import type { PackageFiles } from "./package-files.ts";
 
 /** @throws SvcError `package_invalid` with the lines of what cannot be read */

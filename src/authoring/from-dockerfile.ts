@@ -1,7 +1,6 @@
 /** A manifest for a Dockerfile: an image built from it, with the ports that it exposes and the volumes that it names. */
 import { basename, posix } from "node:path";
-import { portSetting, unique } from "./derived.ts";
-import type { Derived } from "./derived.ts";
+import { portSetting, unique, type Derived } from "./derived.ts";
 import type { PackageFiles } from "./package-files.ts";
 
 export async function fromDockerfile(files: PackageFiles, name: string): Promise<Derived> {

@@ -1,8 +1,7 @@
 /** Manifests for programs that run as a plain process: what starts and builds them, as their own files say. */
 import { SvcError } from "../errors.ts";
 import type { CommandDocument, ManifestDocument, ProcessDocument } from "../packages/manifest-document.ts";
-import { portSetting } from "./derived.ts";
-import type { Derived } from "./derived.ts";
+import { portSetting, type Derived } from "./derived.ts";
 import type { PackageFiles } from "./package-files.ts";
 
 const listens = "it is told its port as PORT: see that it listens there";

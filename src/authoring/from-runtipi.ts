@@ -16,12 +16,10 @@ import {
   textOf,
 } from "../runtimes/compose/compose-values.ts";
 import { readComposeFile } from "./compose-file.ts";
-import { invalidFile, settingName } from "./derived.ts";
-import type { Derived } from "./derived.ts";
+import { invalidFile, settingName, type Derived } from "./derived.ts";
 import { madeComposeFile } from "./from-casaos.ts";
 import { fromCompose } from "./from-compose.ts";
-import { PlannedFiles } from "./package-files.ts";
-import type { PackageFiles } from "./package-files.ts";
+import { PlannedFiles, type PackageFiles } from "./package-files.ts";
 
 const dynamicFile = "docker-compose.json";
 const plainFile = "docker-compose.yml";

@@ -6,9 +6,8 @@
  * `import` of a built-in module reads all of its lazy parts). esbuild splits only ESM at the lazy imports; so it does
  * that first, and each piece becomes CommonJS afterwards.
  */
-import { build, transform } from "esbuild";
+import { build, transform, type BuildResult, type Metafile, type OutputFile, type Plugin } from "esbuild";
 import { execFile } from "node:child_process";
-import type { BuildResult, Metafile, OutputFile, Plugin } from "esbuild";
 import { access, copyFile, glob, mkdir, rename, rm, writeFile } from "node:fs/promises";
 import { basename, dirname, join, relative, resolve } from "node:path";
 import { promisify } from "node:util";

@@ -3,8 +3,7 @@ import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { Command } from "commander";
 import { treeOf, type CommandTree } from "../cli/command-tree.ts";
-import { builtFiles } from "../cli/first-stage.ts";
-import type { BuiltHelp } from "../cli/first-stage.ts";
+import { builtFiles, type BuiltHelp } from "../cli/first-stage.ts";
 import { createProgram } from "../cli/program.ts";
 
 export async function writeCommandFiles(dir: string): Promise<void> {

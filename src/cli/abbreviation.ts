@@ -3,8 +3,7 @@ import { SvcError } from "../errors.ts";
 import type { CommandContext } from "./context.ts";
 import { asSvcError } from "./failure.ts";
 import { pagesOf } from "./pages.ts";
-import { calls } from "./transport/calls.ts";
-import type { UnaryCall } from "./transport/calls.ts";
+import { calls, type UnaryCall } from "./transport/calls.ts";
 
 /**
  * The request with the whole id of the one app that begins with what it has, after it was refused.

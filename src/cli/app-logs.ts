@@ -1,7 +1,6 @@
 /** The end of an app's log, and what comes after it. */
 import type { CommandContext } from "./context.ts";
-import { printLogs } from "./logs.ts";
-import type { LogsOptions } from "./logs.ts";
+import { printLogs, type LogsOptions } from "./logs.ts";
 import { calls } from "./transport/calls.ts";
 
 export async function showAppLogs(context: CommandContext, id: string, options: LogsOptions): Promise<void> {

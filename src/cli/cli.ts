@@ -1,6 +1,5 @@
 /** The command line: arguments in, exit code out. */
-import { CommanderError } from "commander";
-import type { Command } from "commander";
+import { CommanderError, type Command } from "commander";
 import { treeOf } from "./command-tree.ts";
 import { exitCodes } from "./exit-codes.ts";
 import { describeFailure, failureJson, UsageError } from "./failure.ts";

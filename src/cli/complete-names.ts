@@ -3,8 +3,7 @@ import type { CliHost } from "./host.ts";
 import { chooseRoute } from "./routing.ts";
 import { chooseNode, type NodeOptions } from "./nodes/choose-node.ts";
 import { localNode, readNodes } from "./nodes/node-file.ts";
-import { calls } from "./transport/calls.ts";
-import type { UnaryCall } from "./transport/calls.ts";
+import { calls, type UnaryCall } from "./transport/calls.ts";
 import type { Client } from "./transport/client.ts";
 import { SocketClient } from "./transport/socket-client.ts";
 

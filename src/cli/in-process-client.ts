@@ -1,13 +1,14 @@
 /** The service layer of this very process, through the same pipeline as every transport. */
-import { create, fromJson } from "@bufbuild/protobuf";
-import type {
-  DescMessage,
-  DescMethodBiDiStreaming,
-  DescMethodClientStreaming,
-  DescMethodServerStreaming,
-  DescMethodUnary,
-  JsonValue,
-  MessageShape,
+import {
+  create,
+  fromJson,
+  type DescMessage,
+  type DescMethodBiDiStreaming,
+  type DescMethodClientStreaming,
+  type DescMethodServerStreaming,
+  type DescMethodUnary,
+  type JsonValue,
+  type MessageShape,
 } from "@bufbuild/protobuf";
 import { invalidField } from "../errors.ts";
 import type { Call } from "../rpc/call-context.ts";

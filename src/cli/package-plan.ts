@@ -1,6 +1,5 @@
 /** A manifest that is made of what a directory has: shown, asked about, then written. */
-import { lstatSync, mkdirSync, readlinkSync } from "node:fs";
-import type { Stats } from "node:fs";
+import { lstatSync, mkdirSync, readlinkSync, type Stats } from "node:fs";
 import { basename, dirname, join, resolve } from "node:path";
 import type { Remark } from "../authoring/check.ts";
 import type { PlanOptions } from "../authoring/derive.ts";

@@ -1,13 +1,11 @@
 /** Runs a package in a daemon of its own, in a store that goes with it: nothing of it is installed. */
-import { spawn } from "node:child_process";
-import type { ChildProcess } from "node:child_process";
+import { spawn, type ChildProcess } from "node:child_process";
 import { mkdtemp, open, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as wait } from "node:timers/promises";
 import { SvcError } from "../errors.ts";
-import { acceptedBy } from "./accept-license.ts";
-import type { AcceptOptions } from "./accept-license.ts";
+import { acceptedBy, type AcceptOptions } from "./accept-license.ts";
 import { showAppLogs } from "./app-logs.ts";
 import { readAssignments } from "./assignments.ts";
 import { installAsking } from "./commands/install.ts";

@@ -4,8 +4,7 @@
  */
 import { once } from "node:events";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { createServer, get } from "node:http";
-import type { IncomingMessage } from "node:http";
+import { createServer, get, type IncomingMessage } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Writable } from "node:stream";

@@ -10,11 +10,9 @@ import { rootSocketOf } from "../lib/root-socket.ts";
 import { exists } from "./exists.ts";
 import type { CliHost, SocketPaths } from "./host.ts";
 import { jobNotes, noDaemonNotes, NotingClient, systemDaemonDown } from "./no-daemon.ts";
-import { chooseNode } from "./nodes/choose-node.ts";
-import type { NodeOptions } from "./nodes/choose-node.ts";
+import { chooseNode, type NodeOptions } from "./nodes/choose-node.ts";
 import type { Client } from "./transport/client.ts";
-import { readAll, send, UnreachableError } from "./transport/http.ts";
-import type { SocketEndpoint } from "./transport/http.ts";
+import { readAll, send, UnreachableError, type SocketEndpoint } from "./transport/http.ts";
 import { FallbackClient } from "./transport/fallback-client.ts";
 import { SocketClient } from "./transport/socket-client.ts";
 

@@ -1,6 +1,5 @@
 /** Runs what a command does: with a context of its own, and errors said. */
-import { CommandContext } from "./context.ts";
-import type { GlobalOptions } from "./context.ts";
+import { CommandContext, type GlobalOptions } from "./context.ts";
 import { exitCodes } from "./exit-codes.ts";
 import { UsageError } from "./failure.ts";
 import type { CliHost } from "./host.ts";

@@ -1,11 +1,15 @@
 /** From `google.api.http` to the REST route table, refusing what could never work. */
-import { ScalarType } from "@bufbuild/protobuf";
-import type { DescField, DescMessage, DescMethod, DescService } from "@bufbuild/protobuf";
+import {
+  ScalarType,
+  type DescField,
+  type DescMessage,
+  type DescMethod,
+  type DescService,
+} from "@bufbuild/protobuf";
 import { METHODS } from "node:http";
 import type { HttpRule } from "../../gen/google/api/http_pb.ts";
 import type { Route } from "../rest/route.ts";
-import { parseTemplate } from "../rest/template.ts";
-import type { TemplateVariable } from "../rest/template.ts";
+import { parseTemplate, type TemplateVariable } from "../rest/template.ts";
 
 /** A binding of the contract that cannot be served, named by its method. */
 class RouteError extends Error {

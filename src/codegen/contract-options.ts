@@ -2,8 +2,14 @@
  * The options that our contract puts on methods and fields, read through the descriptors of the files at hand
  * instead of through generated code, so that the generator never needs its own output.
  */
-import { getOption, hasOption } from "@bufbuild/protobuf";
-import type { DescExtension, DescField, DescFile, DescMethod } from "@bufbuild/protobuf";
+import {
+  getOption,
+  hasOption,
+  type DescExtension,
+  type DescField,
+  type DescFile,
+  type DescMethod,
+} from "@bufbuild/protobuf";
 import type { HttpRule } from "../../gen/google/api/http_pb.ts";
 import type { FieldRules, ReasonRule } from "../../gen/svc/v1/rules_pb.ts";
 

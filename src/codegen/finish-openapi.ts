@@ -2,8 +2,7 @@
  * Turns what protoc-gen-connect-openapi writes into the document that describes what the server does. The tool knows the
  * routes and what the contract says about them; parameters, bodies, answers, errors and schemas follow our decisions.
  */
-import { createFileRegistry, fromBinary } from "@bufbuild/protobuf";
-import type { DescField, DescMessage } from "@bufbuild/protobuf";
+import { createFileRegistry, fromBinary, type DescField, type DescMessage } from "@bufbuild/protobuf";
 import { FileDescriptorSetSchema } from "@bufbuild/protobuf/wkt";
 import { hasRawAnswer } from "../rest/body-streams.ts";
 import { hasRawBody } from "../rest/bind.ts";
@@ -11,8 +10,7 @@ import { findField } from "../rest/explain-json.ts";
 import type { Route } from "../rest/route.ts";
 import { textKindOf } from "../rest/text-value.ts";
 import { collectRoutes } from "./collect-routes.ts";
-import { readContractOptions } from "./contract-options.ts";
-import type { Access, ContractOptions } from "./contract-options.ts";
+import { readContractOptions, type Access, type ContractOptions } from "./contract-options.ts";
 import type { BaseDocument, Content, Document, Operation, Parameter, Schema } from "./openapi-document.ts";
 import { errorReferences, errorResponses, errorSchema, payloadMessages } from "./openapi-errors.ts";
 import { SchemaWriter, componentName, isInlined } from "./openapi-schemas.ts";

@@ -2,8 +2,7 @@
  * JSON Schemas of messages and fields, as REST reads and writes them: 64-bit integers are integers (decision 4), rules are
  * printed, `oneof` is said with `not` so that the properties stay in one place, well-known types are what they look like.
  */
-import { ScalarType } from "@bufbuild/protobuf";
-import type { DescField, DescMessage } from "@bufbuild/protobuf";
+import { ScalarType, type DescField, type DescMessage } from "@bufbuild/protobuf";
 import { FeatureSet_FieldPresence, isWrapperDesc } from "@bufbuild/protobuf/wkt";
 import type { FieldRules } from "../../gen/svc/v1/rules_pb.ts";
 import type { ContractOptions } from "./contract-options.ts";

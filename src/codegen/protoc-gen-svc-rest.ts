@@ -10,14 +10,11 @@
  * - `svc/v1/services.ts`: every service.
  */
 import type { DescField, DescFile, DescMethod, DescService } from "@bufbuild/protobuf";
-import { createEcmaScriptPlugin, runNodeJs } from "@bufbuild/protoplugin";
-import type { GeneratedFile, Schema } from "@bufbuild/protoplugin";
+import { createEcmaScriptPlugin, runNodeJs, type GeneratedFile, type Schema } from "@bufbuild/protoplugin";
 import type { Route } from "../rest/route.ts";
 import { collectRoutes } from "./collect-routes.ts";
-import { readContractOptions } from "./contract-options.ts";
-import type { ContractOptions } from "./contract-options.ts";
-import { collectWordLists, withNested } from "./word-lists.ts";
-import type { WordList } from "./word-lists.ts";
+import { readContractOptions, type ContractOptions } from "./contract-options.ts";
+import { collectWordLists, withNested, type WordList } from "./word-lists.ts";
 
 const packageName = "svc.v1";
 

@@ -1,6 +1,5 @@
 /** The closed word sets of the contract: string fields whose rules have `in`, or that say reasons. */
-import { ScalarType } from "@bufbuild/protobuf";
-import type { DescField, DescFile, DescMessage } from "@bufbuild/protobuf";
+import { ScalarType, type DescField, type DescFile, type DescMessage } from "@bufbuild/protobuf";
 import type { FieldRules } from "../../gen/svc/v1/rules_pb.ts";
 
 /** The rules of a field, as far as they are words. */

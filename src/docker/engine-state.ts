@@ -3,8 +3,14 @@ import type { SvcError } from "../errors.ts";
 import { noLog, type Log } from "../lib/log.ts";
 import { ContainerCache, type ContainerList } from "./container-cache.ts";
 import type { ContainerRecord } from "./container-record.ts";
-import { imageRecord, networkRecord, volumeRecord } from "./engine-objects.ts";
-import type { ImageRecord, NetworkRecord, VolumeRecord } from "./engine-objects.ts";
+import {
+  imageRecord,
+  networkRecord,
+  volumeRecord,
+  type ImageRecord,
+  type NetworkRecord,
+  type VolumeRecord,
+} from "./engine-objects.ts";
 import type { DockerEngine } from "./engine.ts";
 import type { EngineEvents } from "./events.ts";
 import { CachedInventory, type InventoryList } from "./inventory-list.ts";

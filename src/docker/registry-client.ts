@@ -2,11 +2,19 @@
 import { createHash } from "node:crypto";
 import { maxStructure, SvcError, notFound } from "../errors.ts";
 import { hasMoreStructure } from "../lib/json-structure.ts";
-import { formatImageReference, isLoopbackHost, parseImageReference } from "./image-reference.ts";
-import type { ImageReference } from "./image-reference.ts";
+import {
+  formatImageReference,
+  isLoopbackHost,
+  parseImageReference,
+  type ImageReference,
+} from "./image-reference.ts";
 import { unverifiedFetch } from "./unverified-request.ts";
-import { basicAuthorization, parseChallenge } from "./registry-auth.ts";
-import type { RegistryChallenge, RegistryCredentials } from "./registry-auth.ts";
+import {
+  basicAuthorization,
+  parseChallenge,
+  type RegistryChallenge,
+  type RegistryCredentials,
+} from "./registry-auth.ts";
 
 /** In the engine's words: `linux`, `amd64`, `arm64` with variant `v8`. */
 export interface ImagePlatform {

@@ -1,6 +1,5 @@
 /** What dockerode sends its requests with, bound to one socket and one scope. */
-import { Agent } from "node:http";
-import type { IncomingMessage } from "node:http";
+import { Agent, type IncomingMessage } from "node:http";
 import type { Socket } from "node:net";
 import { addAbortSignal } from "node:stream";
 import { inspect } from "node:util";

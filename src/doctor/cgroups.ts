@@ -1,6 +1,5 @@
 import { readFile } from "node:fs/promises";
-import { ok, warning } from "./finding.ts";
-import type { Check, Finding } from "./finding.ts";
+import { ok, warning, type Check, type Finding } from "./finding.ts";
 import { listenersAt } from "./listeners.ts";
 
 const needed = ["cpu", "memory", "pids"];

@@ -1,8 +1,7 @@
 import { statfs } from "node:fs/promises";
 import type { StatsFs } from "node:fs";
 import { dirname } from "node:path";
-import { ok, problem, warning } from "./finding.ts";
-import type { Check } from "./finding.ts";
+import { ok, problem, warning, type Check } from "./finding.ts";
 
 const mib = 1024 ** 2;
 /** Below the first the store may not be written, below the second an install is likely to end in the middle. */

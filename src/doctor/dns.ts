@@ -1,8 +1,7 @@
 import { lookup } from "node:dns/promises";
 import { hostname } from "node:os";
 import { unlessAborted } from "../lib/unless-aborted.ts";
-import { ok, warning } from "./finding.ts";
-import type { Check } from "./finding.ts";
+import { ok, warning, type Check } from "./finding.ts";
 
 const timeoutMs = 5_000;
 

@@ -1,8 +1,7 @@
 /** The addresses at which the daemon is, or will be, reached. */
 import { createServer } from "node:net";
 import { exposureWarning } from "../daemon/exposure.ts";
-import { ok, problem, warning } from "./finding.ts";
-import type { Check } from "./finding.ts";
+import { ok, problem, warning, type Check } from "./finding.ts";
 
 export const checkDaemon: Check = ({ config, servedAt }) =>
   servedAt !== undefined

@@ -1,8 +1,7 @@
 import { stat } from "node:fs/promises";
 import { negotiateApiVersion } from "../docker/api-version.ts";
 import { SvcError } from "../errors.ts";
-import { ok, warning } from "./finding.ts";
-import type { Check } from "./finding.ts";
+import { ok, warning, type Check } from "./finding.ts";
 
 const timeoutMs = 3_000;
 

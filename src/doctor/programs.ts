@@ -1,8 +1,7 @@
 /** The programs that svc stands on: node itself, and what the system brings. */
 import { execFile } from "node:child_process";
 import { promisify } from "node:util";
-import { ok, problem } from "./finding.ts";
-import type { Check, Finding } from "./finding.ts";
+import { ok, problem, type Check, type Finding } from "./finding.ts";
 
 const oldestNode = 24;
 const timeoutMs = 10_000;

@@ -3,8 +3,7 @@ import { lstat } from "node:fs/promises";
 import { join } from "node:path";
 import { inspectDatabase } from "../store/inspection.ts";
 import { migrations } from "../store/migrations.ts";
-import { ok, problem, warning } from "./finding.ts";
-import type { Check } from "./finding.ts";
+import { ok, problem, warning, type Check } from "./finding.ts";
 
 /** Of a larger one only the head is read. */
 const maxBytes = 512 * 1024 ** 2;

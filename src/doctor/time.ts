@@ -1,7 +1,6 @@
 /** The clock and the time zone: jobs run by both, tokens and certificates expire by the first. */
 import { stat } from "node:fs/promises";
-import { ok, problem, warning } from "./finding.ts";
-import type { Check } from "./finding.ts";
+import { ok, problem, warning, type Check } from "./finding.ts";
 
 /** svc was not there before. */
 const earliest = Date.UTC(2025, 0, 1);

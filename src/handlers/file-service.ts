@@ -13,8 +13,14 @@ import type {
 } from "../../gen/svc/v1/file_pb.ts";
 import type { OnProgress } from "../apps/progress.ts";
 import type { UsageRecord } from "../identity/host-work.ts";
-import type { FileCaller, Files, Found, NamedEntry, Page } from "../files/files.ts";
-import { pathIn } from "../files/files.ts";
+import {
+  type FileCaller,
+  type Files,
+  type Found,
+  type NamedEntry,
+  type Page,
+  pathIn,
+} from "../files/files.ts";
 import { shareName, userOf } from "../rpc/user-context.ts";
 import { contentHeaders, ifMatchOf, isRest, rangeOf } from "./file-headers.ts";
 import { firstOf } from "./first-of.ts";

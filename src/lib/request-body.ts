@@ -1,9 +1,7 @@
 /** Bodies that arrive: read within bounds, passed on as they came, or got rid of. */
 import type { Socket } from "node:net";
-import { smallBodyBytes } from "./body-turns.ts";
-import type { BodyTurn } from "./body-turns.ts";
-import { declaredSize } from "./http-messages.ts";
-import type { IncomingRequest, OutgoingResponse } from "./http-messages.ts";
+import { smallBodyBytes, type BodyTurn } from "./body-turns.ts";
+import { declaredSize, type IncomingRequest, type OutgoingResponse } from "./http-messages.ts";
 
 export interface BodyBounds {
   readonly maxBytes: number;

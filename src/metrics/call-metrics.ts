@@ -1,6 +1,5 @@
 /** Counts calls and their durations. The labels are methods, codes and protocols: closed sets, so there is a bound to the series. */
-import { Histogram, writeFamily, writeHistograms } from "./exposition.ts";
-import type { Sample } from "./exposition.ts";
+import { Histogram, writeFamily, writeHistograms, type Sample } from "./exposition.ts";
 
 /** A call that has ended. */
 export interface EndedCall {

@@ -2,8 +2,7 @@
 import type { HostReadings } from "../host/host-metrics.ts";
 import type { RuntimeUsage } from "../runtimes/runtime.ts";
 import { writeApps } from "./app-series.ts";
-import { CallMetrics } from "./call-metrics.ts";
-import type { EndedCall } from "./call-metrics.ts";
+import { CallMetrics, type EndedCall } from "./call-metrics.ts";
 import { Histogram, writeFamily, writeHistograms } from "./exposition.ts";
 import { writeHost } from "./host-series.ts";
 import { ProcessMetrics } from "./process-metrics.ts";

@@ -9,8 +9,14 @@ import { randomBytes } from "node:crypto";
 import { mkdir, readFile, rename, rm, utimes, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { SvcError } from "../errors.ts";
-import { allocatedBytes, CacheSpace, commitDirectory, factsFile, type CacheBounds } from "./cache-space.ts";
-import type { CacheHold } from "./cache-space.ts";
+import {
+  allocatedBytes,
+  CacheSpace,
+  commitDirectory,
+  factsFile,
+  type CacheBounds,
+  type CacheHold,
+} from "./cache-space.ts";
 import type { GitObjects, CachedCommit } from "./git-objects.ts";
 import type { GitRemote } from "./git-remote.ts";
 import type { GitProcess } from "./git-process.ts";

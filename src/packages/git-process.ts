@@ -1,13 +1,11 @@
 /** Runs git as the daemon: on repositories of its own cache and on remote ones, never in a user's directory. */
-import { spawn } from "node:child_process";
-import type { ChildProcess } from "node:child_process";
+import { spawn, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import { setPriority } from "node:os";
 import type { Readable, Writable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { SvcError } from "../errors.ts";
-import { gitCommand } from "./git-command.ts";
-import type { GitSurroundings } from "./git-command.ts";
+import { gitCommand, type GitSurroundings } from "./git-command.ts";
 import type { GitTransport } from "./git-url.ts";
 import { gitFailure, type GitEnd } from "./git-failure.ts";
 

@@ -11,14 +11,17 @@ import { SvcError } from "../errors.ts";
 import type { Identity, RunCommandOptions } from "../identity/identity.ts";
 import type { Identities } from "../identity/identities.ts";
 import { byteLimit } from "../lib/byte-limit.ts";
-import { listRefsArgs, localGitCommand, loginEnvironment, type GitLogin } from "./git-command.ts";
-import type { GitSurroundings } from "./git-command.ts";
+import {
+  listRefsArgs,
+  localGitCommand,
+  loginEnvironment,
+  type GitLogin,
+  type GitSurroundings,
+} from "./git-command.ts";
 import { gitFailure } from "./git-failure.ts";
 import type { GitProcess } from "./git-process.ts";
-import { readRefs } from "./git-refs.ts";
-import type { RemoteRefs } from "./git-refs.ts";
+import { readRefs, type RemoteRefs, type Revision } from "./git-refs.ts";
 import type { GitUrl } from "./git-url.ts";
-import type { Revision } from "./git-refs.ts";
 
 export interface GitLimits {
   /** Milliseconds for a list of refs. */

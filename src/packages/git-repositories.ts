@@ -4,16 +4,18 @@ import { SvcError, notFound } from "../errors.ts";
 import type { FindLogin } from "../credentials/credentials.ts";
 import type { Identities } from "../identity/identities.ts";
 import type { CacheBounds } from "./cache-space.ts";
-import { GitCache } from "./git-cache.ts";
-import type { HeldCommit } from "./git-cache.ts";
+import { GitCache, type HeldCommit } from "./git-cache.ts";
 import type { GitEnvironment, GitSurroundings } from "./git-command.ts";
-import { GitObjects } from "./git-objects.ts";
-import type { TreeEntry, WantedFiles } from "./git-objects.ts";
+import { GitObjects, type TreeEntry, type WantedFiles } from "./git-objects.ts";
 import { createGitProcess } from "./git-process.ts";
-import { pickRevision } from "./git-refs.ts";
-import type { RemoteRefs, Revision } from "./git-refs.ts";
-import { defaultGitLimits, localRemote, networkRemote } from "./git-remote.ts";
-import type { GitLimits, GitRemote } from "./git-remote.ts";
+import { pickRevision, type RemoteRefs, type Revision } from "./git-refs.ts";
+import {
+  defaultGitLimits,
+  localRemote,
+  networkRemote,
+  type GitLimits,
+  type GitRemote,
+} from "./git-remote.ts";
 import type { GitUrl } from "./git-url.ts";
 import type { PackageWork } from "./package-work.ts";
 import type { RevisionWish } from "./spec.ts";

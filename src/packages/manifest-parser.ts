@@ -1,9 +1,7 @@
 /** From the text of `svc.yaml` to a {@link Manifest}, or to sentences that name file, line and key. */
-import { SvcError } from "../errors.ts";
-import type { ReasonPayload } from "../errors.ts";
+import { SvcError, type ReasonPayload } from "../errors.ts";
 import type { ManifestText, WrittenManifest } from "./manifest-reader.ts";
-import { manifestFileName } from "./manifest.ts";
-import type { Manifest } from "./manifest.ts";
+import { manifestFileName, type Manifest } from "./manifest.ts";
 import { mergeDefaults } from "./settings.ts";
 import type { SettingsValidator } from "./settings-validator.ts";
 import type { Problem } from "./yaml-document.ts";

@@ -1,20 +1,16 @@
 /** From what a user asks for to a package that can be installed: the one door to this folder for `apps/`. */
 import { invalidField, SvcError } from "../errors.ts";
 import type { Identities } from "../identity/identities.ts";
-import { openDirectory, readManifest } from "./directory-package.ts";
-import type { DirectoryPlace } from "./directory-package.ts";
+import { openDirectory, readManifest, type DirectoryPlace } from "./directory-package.ts";
 import { GitPackages, versionOf } from "./git-package.ts";
 import type { GitRepositories } from "./git-repositories.ts";
-import { isNewerTag, pickRevision } from "./git-refs.ts";
-import type { RemoteRefs, Revision } from "./git-refs.ts";
-import { parseGitUrl } from "./git-url.ts";
-import type { GitUrl } from "./git-url.ts";
+import { isNewerTag, pickRevision, type RemoteRefs, type Revision } from "./git-refs.ts";
+import { parseGitUrl, type GitUrl } from "./git-url.ts";
 import type { ManifestParser } from "./manifest-parser.ts";
 import type { PackageWork } from "./package-work.ts";
 import type { SvcRelease } from "./source-index.ts";
 import type { FoundPackages, Sources } from "./sources.ts";
-import { isRefName, parseSpec } from "./spec.ts";
-import type { PackageRequest, RevisionWish } from "./spec.ts";
+import { isRefName, parseSpec, type PackageRequest, type RevisionWish } from "./spec.ts";
 import type { PackageOrigin, ResolvedPackage } from "./resolved-package.ts";
 
 /** What is known of an installed package. */

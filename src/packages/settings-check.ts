@@ -4,8 +4,7 @@
  * (RE2), and all of it runs in a thread that can be ended.
  */
 import { createHash } from "node:crypto";
-import { Ajv } from "ajv";
-import type { ErrorObject, ValidateFunction } from "ajv";
+import { Ajv, type ErrorObject, type ValidateFunction } from "ajv";
 import formats from "ajv-formats";
 import { RE2JS } from "re2js";
 import type { JsonObject } from "../lib/json.ts";

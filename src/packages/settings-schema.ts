@@ -1,8 +1,7 @@
 /** The settings section of a manifest as plain JSON Schema, for clients and for ajv. */
 import type { JsonObject } from "../lib/json.ts";
 import type { SettingDocument, SettingPartDocument } from "./manifest-document.ts";
-import { settingsOf } from "./manifest.ts";
-import type { Manifest } from "./manifest.ts";
+import { settingsOf, type Manifest } from "./manifest.ts";
 
 /** Whether ECMAScript can read `pattern` (with Unicode semantics, as JSON Schema asks for). */
 export function isPattern(pattern: string): boolean {

@@ -5,8 +5,7 @@
 import { setPriority } from "node:os";
 import { parentPort } from "node:worker_threads";
 import { createManifestReader } from "./manifest-reader.ts";
-import { createSettingsCheck } from "./settings-check.ts";
-import type { SettingsCheck, SettingsFinding } from "./settings-check.ts";
+import { createSettingsCheck, type SettingsCheck, type SettingsFinding } from "./settings-check.ts";
 import { createIndexReader } from "./source-index.ts";
 import { readYaml } from "./yaml-document.ts";
 import type { YamlAnswer, YamlTask } from "./yaml-thread.ts";

@@ -2,8 +2,7 @@
  * Checks values against a package's own settings schema. The schema comes from strangers, so it must not be able to stall the
  * daemon: that is done in a thread of its own (see `settings-check.ts`), in turns, within its time.
  */
-import { invalidRequest, maxStructure, SvcError } from "../errors.ts";
-import type { FieldViolation } from "../errors.ts";
+import { invalidRequest, maxStructure, SvcError, type FieldViolation } from "../errors.ts";
 import { hasMoreStructure } from "../lib/json-structure.ts";
 import type { JsonObject } from "../lib/json.ts";
 import { TaskError, TaskThread } from "../lib/task-thread.ts";

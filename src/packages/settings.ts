@@ -3,8 +3,7 @@ import { isDeepStrictEqual } from "node:util";
 import type { JsonObject, JsonValue } from "../lib/json.ts";
 import { secretMask } from "../lib/secret-mask.ts";
 import type { SettingDocument } from "./manifest-document.ts";
-import { settingsOf } from "./manifest.ts";
-import type { Manifest } from "./manifest.ts";
+import { settingsOf, type Manifest } from "./manifest.ts";
 import { expandPlaceholders, placeholdersIn } from "./placeholders.ts";
 
 /** A file that svc writes in the app's data directory at every start. */

@@ -7,12 +7,10 @@ import type { Identities } from "../identity/identities.ts";
 import { fetchIndex, isIndexUrl } from "./fetch-index.ts";
 import type { GitCheckout, GitRepositories, GitRepository } from "./git-repositories.ts";
 import { keepNewest } from "./keep-newest.ts";
-import { parseGitUrl, redactUrls } from "./git-url.ts";
-import type { GitUrl } from "./git-url.ts";
+import { parseGitUrl, redactUrls, type GitUrl } from "./git-url.ts";
 import type { PackageWork } from "./package-work.ts";
 import type { SourceConfig } from "./source-config.ts";
-import { indexFileName, maxIndexBytes } from "./source-index.ts";
-import type { IndexResult, SourceIndex } from "./source-index.ts";
+import { indexFileName, maxIndexBytes, type IndexResult, type SourceIndex } from "./source-index.ts";
 import { describesApp, storeBounds, storeIndex } from "./store-layout.ts";
 import type { YamlThread } from "./yaml-thread.ts";
 

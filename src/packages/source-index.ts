@@ -1,7 +1,6 @@
 /** `index.yaml` of a source. Its shape is told by `index.schema.json`. */
 import { readFile } from "node:fs/promises";
-import { parseGitUrl } from "./git-url.ts";
-import type { GitUrl } from "./git-url.ts";
+import { parseGitUrl, type GitUrl } from "./git-url.ts";
 import type { Permission } from "./manifest-document.ts";
 import { parseSize } from "./quantities.ts";
 import { createShapedReader } from "./shaped-document.ts";

@@ -1,8 +1,6 @@
 /** What a user asks for in `spec`, `source`, `branch` and `tag` of an install (D17). */
-import { invalidField, invalidRequest } from "../errors.ts";
-import type { FieldViolation } from "../errors.ts";
-import { looksLikeGitUrl, parseGitUrl, redactUrls } from "./git-url.ts";
-import type { GitUrl } from "./git-url.ts";
+import { invalidField, invalidRequest, type FieldViolation } from "../errors.ts";
+import { looksLikeGitUrl, parseGitUrl, redactUrls, type GitUrl } from "./git-url.ts";
 
 /** The request fields that say which package. Empty text is as good as absent. */
 export interface PackageRequest {

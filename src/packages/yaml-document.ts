@@ -3,8 +3,18 @@
  * expand to are capped before anything grows, and every value keeps the line it stands on for the messages.
  * It is read in one piece: a thousand tokens may take some 3 ms, in which nobody else of the same thread is served (T57).
  */
-import { isAlias, isMap, isScalar, isSeq, Lexer, LineCounter, parseDocument } from "yaml";
-import type { Node, Pair, ParsedNode } from "yaml";
+import {
+  isAlias,
+  isMap,
+  isScalar,
+  isSeq,
+  Lexer,
+  LineCounter,
+  parseDocument,
+  type Node,
+  type Pair,
+  type ParsedNode,
+} from "yaml";
 import type { JsonValue } from "../lib/json.ts";
 
 /** Where in a document a value stands: object keys and array indexes from the root. */

@@ -2,11 +2,16 @@
  * Makes the request message out of path, query and body. Everything becomes one JSON object first, which protobuf-es
  * reads: so one set of rules decides what a value may be, wherever it came from.
  */
-import { create, fromJson } from "@bufbuild/protobuf";
-import type { DescField, DescMessage, JsonValue, Message } from "@bufbuild/protobuf";
+import {
+  create,
+  fromJson,
+  type DescField,
+  type DescMessage,
+  type JsonValue,
+  type Message,
+} from "@bufbuild/protobuf";
 import { statedFields } from "../../gen/svc/v1/fields.ts";
-import { invalidRequest } from "../errors.ts";
-import type { FieldViolation } from "../errors.ts";
+import { invalidRequest, type FieldViolation } from "../errors.ts";
 import { explainJson, findField } from "./explain-json.ts";
 import { dropOutputOnly } from "./output-only.ts";
 import { readQuery } from "./query.ts";

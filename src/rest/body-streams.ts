@@ -1,6 +1,5 @@
 /** Streams over REST: raw uploads and downloads (google.api.HttpBody) and newline-delimited JSON, with backpressure both ways. */
-import type { DescMessage, Message } from "@bufbuild/protobuf";
-import { create } from "@bufbuild/protobuf";
+import { type DescMessage, type Message, create } from "@bufbuild/protobuf";
 import { clientGone } from "../errors.ts";
 import type { IncomingRequest, OutgoingResponse } from "../lib/http-messages.ts";
 import { withRawBody } from "./bind.ts";

@@ -1,7 +1,6 @@
 /** Errors as REST answers them: `{"error", "code", "reason", "<reason>": payload}` and a status. */
 import { payloadOf } from "../error-payloads.ts";
-import { statusOf } from "../errors.ts";
-import type { ErrorCode, SvcError } from "../errors.ts";
+import { statusOf, type ErrorCode, type SvcError } from "../errors.ts";
 import type { JsonWriter } from "./json-writer.ts";
 
 /** The status of each code. */

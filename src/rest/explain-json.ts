@@ -2,8 +2,7 @@
  * Says what is wrong with JSON that a message did not take: `fromJson` stops at the first problem and speaks of
  * protobuf, a caller wants every field at once in the words of the API. Runs on failures only.
  */
-import { ScalarType, fromJson } from "@bufbuild/protobuf";
-import type { DescField, DescMessage, JsonValue } from "@bufbuild/protobuf";
+import { ScalarType, fromJson, type DescField, type DescMessage, type JsonValue } from "@bufbuild/protobuf";
 import { hasCustomJsonRepresentation } from "@bufbuild/protobuf/wkt";
 import type { FieldViolation } from "../errors.ts";
 

@@ -3,8 +3,14 @@
  * zero written, so that a client never has to guess a default; `optional` fields and messages are absent when unset.
  * A writer is put together once per message type, which halves the cost of `toJson` and `JSON.stringify`.
  */
-import { ScalarType, toJson } from "@bufbuild/protobuf";
-import type { DescEnum, DescField, DescMessage, Message } from "@bufbuild/protobuf";
+import {
+  ScalarType,
+  toJson,
+  type DescEnum,
+  type DescField,
+  type DescMessage,
+  type Message,
+} from "@bufbuild/protobuf";
 import { base64Encode } from "@bufbuild/protobuf/wire";
 import {
   FeatureSet_FieldPresence,

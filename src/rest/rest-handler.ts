@@ -6,11 +6,9 @@ import type { Exchange } from "../rpc/exchange.ts";
 import type { HttpCall, HttpCaller } from "../rpc/http-call.ts";
 import type { Pipeline } from "../rpc/pipeline.ts";
 import { bindRequest } from "./bind.ts";
-import { answerHeaders, sendStream, uploadMessages } from "./body-streams.ts";
-import type { AnswerHeaders } from "./body-streams.ts";
+import { answerHeaders, sendStream, uploadMessages, type AnswerHeaders } from "./body-streams.ts";
 import { JsonWriter } from "./json-writer.ts";
-import { RestProtocol } from "./rest-protocol.ts";
-import type { RestLimits, RestOperation } from "./rest-protocol.ts";
+import { RestProtocol, type RestLimits, type RestOperation } from "./rest-protocol.ts";
 import type { Route } from "./route.ts";
 
 export interface RestHandlerOptions extends RestLimits {

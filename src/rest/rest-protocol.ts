@@ -3,22 +3,25 @@ import type { Message } from "@bufbuild/protobuf";
 import { SvcError, invalidField, notFound } from "../errors.ts";
 import { isCacheable } from "../lib/cacheable.ts";
 import type { FairTurns } from "../lib/fair-turns.ts";
-import { declaredSize, mediaType } from "../lib/http-messages.ts";
-import type { IncomingRequest } from "../lib/http-messages.ts";
+import { declaredSize, mediaType, type IncomingRequest } from "../lib/http-messages.ts";
 import type { Operation, UnaryProtocol } from "../rpc/exchange.ts";
 import type { HttpCall } from "../rpc/http-call.ts";
-import { KeptBody, TextBody } from "./answer-body.ts";
-import type { AnswerBody } from "./answer-body.ts";
+import { KeptBody, TextBody, type AnswerBody } from "./answer-body.ts";
 import { bindRequest, hasRawBody, withRawBody } from "./bind.ts";
-import { answerHeaders, answerText, hasRawAnswer, rawAnswer, sendRawHead } from "./body-streams.ts";
-import type { AnswerHeaders } from "./body-streams.ts";
+import {
+  answerHeaders,
+  answerText,
+  hasRawAnswer,
+  rawAnswer,
+  sendRawHead,
+  type AnswerHeaders,
+} from "./body-streams.ts";
 import { errorAnswer } from "./errors.ts";
 import type { JsonWriter } from "./json-writer.ts";
 import { parseJsonText } from "./json-text.ts";
 import { pathProblem } from "./path.ts";
 import type { Route } from "./route.ts";
-import { createRouter } from "./router.ts";
-import type { Router } from "./router.ts";
+import { createRouter, type Router } from "./router.ts";
 
 /** A route, and what the request's target says besides. */
 export interface RestOperation extends Operation {

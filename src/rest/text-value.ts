@@ -1,6 +1,11 @@
 /** Values that arrive as text, in a path or a query: what they are in JSON, by the type of their field. */
-import { ScalarType } from "@bufbuild/protobuf";
-import type { DescEnum, DescField, DescMessage, JsonValue } from "@bufbuild/protobuf";
+import {
+  ScalarType,
+  type DescEnum,
+  type DescField,
+  type DescMessage,
+  type JsonValue,
+} from "@bufbuild/protobuf";
 import { isWrapperDesc } from "@bufbuild/protobuf/wkt";
 
 /** A text that is no value of its type; the message names the text and what is expected. */

@@ -2,8 +2,7 @@
 import type { DescMethod, DescService } from "@bufbuild/protobuf";
 import { MethodOptions_IdempotencyLevel } from "@bufbuild/protobuf/wkt";
 import type { HandlerContext, ServiceImpl } from "@connectrpc/connect";
-import { methodPolicies } from "../../gen/svc/v1/methods.ts";
-import type { MethodPolicy } from "../../gen/svc/v1/methods.ts";
+import { methodPolicies, type MethodPolicy } from "../../gen/svc/v1/methods.ts";
 import { methodName } from "./access.ts";
 import { unimplemented } from "./unimplemented.ts";
 

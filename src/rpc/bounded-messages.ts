@@ -5,8 +5,7 @@
  */
 import type { DescMessage } from "@bufbuild/protobuf";
 import { base64Decode } from "@bufbuild/protobuf/wire";
-import { Code, ConnectError } from "@connectrpc/connect";
-import type { ConnectRouter } from "@connectrpc/connect";
+import { Code, ConnectError, type ConnectRouter } from "@connectrpc/connect";
 import type { Compression, UniversalHandler, UniversalServerRequest } from "@connectrpc/connect/protocol";
 import { tooMuchStructure } from "../errors.ts";
 import { smallBodyBytes } from "../lib/body-turns.ts";
@@ -14,8 +13,7 @@ import type { FairTurns } from "../lib/fair-turns.ts";
 import { hasMoreStructure } from "../lib/json-structure.ts";
 import { connectErrorOf, unnamedCompression } from "./connect-errors.ts";
 import { endableBodyKey } from "./endable-body.ts";
-import { formOf } from "./message-form.ts";
-import type { MessageForm } from "./message-form.ts";
+import { formOf, type MessageForm } from "./message-form.ts";
 import { MessageStructure } from "./message-structure.ts";
 import { anonymous, shareName, userContextKey } from "./user-context.ts";
 

@@ -3,13 +3,11 @@
  * asks for them: most unary handlers never do, and both cost more than the rest of a call.
  */
 import type { DescMethod, DescService } from "@bufbuild/protobuf";
-import { createContextValues } from "@connectrpc/connect";
-import type { ContextValues, HandlerContext } from "@connectrpc/connect";
+import { createContextValues, type ContextValues, type HandlerContext } from "@connectrpc/connect";
 import { SvcError } from "../errors.ts";
 import type { AbortSource } from "../lib/abort-source.ts";
 import { deadlineExceeded, errorOfAbort } from "./error-mapping.ts";
-import { requestIdKey, userContextKey } from "./user-context.ts";
-import type { UserContext } from "./user-context.ts";
+import { requestIdKey, userContextKey, type UserContext } from "./user-context.ts";
 
 /** `setTimeout` turns anything longer into one millisecond. */
 const longestTimerMs = 2 ** 31 - 1;

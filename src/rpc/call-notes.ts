@@ -1,8 +1,7 @@
 /** What is noted of a call that has ended: it is counted, and when it was to change something logged and audited. */
 import type { Message } from "@bufbuild/protobuf";
 import type { ErrorCode, SvcError } from "../errors.ts";
-import { auditLine, auditTarget } from "./audit.ts";
-import type { AuditRecord } from "./audit.ts";
+import { auditLine, auditTarget, type AuditRecord } from "./audit.ts";
 import type { MethodEntry } from "./bound-service.ts";
 import type { UserContext } from "./user-context.ts";
 import type { Log } from "../lib/log.ts";

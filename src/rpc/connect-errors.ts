@@ -1,13 +1,10 @@
 /** `SvcError` to `ConnectError` with one `svc.v1.ErrorDetail`, and back for clients (D7). */
-import { create } from "@bufbuild/protobuf";
-import type { Message } from "@bufbuild/protobuf";
+import { create, type Message } from "@bufbuild/protobuf";
 import { Code, ConnectError } from "@connectrpc/connect";
-import { ErrorDetailSchema } from "../../gen/svc/v1/error_pb.ts";
-import type { ErrorDetail } from "../../gen/svc/v1/error_pb.ts";
+import { ErrorDetailSchema, type ErrorDetail } from "../../gen/svc/v1/error_pb.ts";
 import type { ErrorDetailReason } from "../../gen/svc/v1/words.ts";
 import { payloadOf } from "../error-payloads.ts";
-import { SvcError, knownReason } from "../errors.ts";
-import type { ErrorCode, ReasonPayload } from "../errors.ts";
+import { SvcError, knownReason, type ErrorCode, type ReasonPayload } from "../errors.ts";
 import { fitTrailers } from "./grpc-trailers.ts";
 
 const codes: Readonly<Record<ErrorCode, Code>> = {

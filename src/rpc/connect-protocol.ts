@@ -1,6 +1,12 @@
 /** Unary calls of Connect: a message, binary or JSON, is the whole body (connectrpc.com/docs/protocol). */
-import { fromBinary, fromJsonString, toBinary, toJsonString } from "@bufbuild/protobuf";
-import type { DescMessage, Message } from "@bufbuild/protobuf";
+import {
+  fromBinary,
+  fromJsonString,
+  toBinary,
+  toJsonString,
+  type DescMessage,
+  type Message,
+} from "@bufbuild/protobuf";
 import { codeToHttpStatus, errorToJsonBytes, parseTimeout } from "@connectrpc/connect/protocol-connect";
 import type { HttpCall } from "./http-call.ts";
 import {
@@ -13,8 +19,9 @@ import {
   procedureAt,
   readable,
   textOf,
+  type ProcedureOptions,
+  type ProcedureProtocol,
 } from "./procedures.ts";
-import type { ProcedureOptions, ProcedureProtocol } from "./procedures.ts";
 
 /** How a message is written. */
 interface Codec {

@@ -4,10 +4,8 @@
  * call's signal with it, whatever the protocol: there it gets the words that ours would have.
  */
 import { base64Decode } from "@bufbuild/protobuf/wire";
-import { Code, ConnectError, createContextKey } from "@connectrpc/connect";
-import type { HandlerContext } from "@connectrpc/connect";
-import { invalidField } from "../errors.ts";
-import type { SvcError } from "../errors.ts";
+import { Code, ConnectError, createContextKey, type HandlerContext } from "@connectrpc/connect";
+import { invalidField, type SvcError } from "../errors.ts";
 import { connectErrorOf, readingError } from "./connect-errors.ts";
 import { endableBodyKey } from "./endable-body.ts";
 import { errorOfAbort } from "./error-mapping.ts";

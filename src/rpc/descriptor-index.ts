@@ -1,6 +1,11 @@
 /** The files behind a set of services, found by what reflection clients ask for. */
-import { toBinary } from "@bufbuild/protobuf";
-import type { DescEnum, DescExtension, DescFile, DescMessage } from "@bufbuild/protobuf";
+import {
+  toBinary,
+  type DescEnum,
+  type DescExtension,
+  type DescFile,
+  type DescMessage,
+} from "@bufbuild/protobuf";
 import { FileDescriptorProtoSchema } from "@bufbuild/protobuf/wkt";
 
 export class DescriptorIndex {

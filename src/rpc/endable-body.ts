@@ -2,8 +2,7 @@
 import type { Readable } from "node:stream";
 import { createContextKey } from "@connectrpc/connect";
 import { clientGone } from "../errors.ts";
-import { smallBodyBytes } from "../lib/body-turns.ts";
-import type { BodyTurn } from "../lib/body-turns.ts";
+import { smallBodyBytes, type BodyTurn } from "../lib/body-turns.ts";
 import { connectErrorOf } from "./connect-errors.ts";
 
 export interface EndableBody {

@@ -7,13 +7,16 @@ import type { DescMethod, DescMethodUnary, Message } from "@bufbuild/protobuf";
 import { SvcError, clientGone } from "../errors.ts";
 import type { AbortSource } from "../lib/abort-source.ts";
 import type { BodyTurns } from "../lib/body-turns.ts";
-import { breakOffAnswer, declaredSize } from "../lib/http-messages.ts";
-import type { IncomingRequest, OutgoingResponse } from "../lib/http-messages.ts";
+import {
+  breakOffAnswer,
+  declaredSize,
+  type IncomingRequest,
+  type OutgoingResponse,
+} from "../lib/http-messages.ts";
 import type { Log } from "../lib/log.ts";
 import { RequestBody, dropUnread } from "../lib/request-body.ts";
 import { deadlineExceeded, isSvcError, shownError } from "./error-mapping.ts";
-import { HttpCall } from "./http-call.ts";
-import type { HttpCaller } from "./http-call.ts";
+import { HttpCall, type HttpCaller } from "./http-call.ts";
 import type { Pipeline } from "./pipeline.ts";
 import { UnsentAnswers } from "./unsent-answers.ts";
 

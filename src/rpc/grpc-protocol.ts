@@ -14,8 +14,9 @@ import {
   procedureAt,
   readable,
   textOf,
+  type ProcedureOptions,
+  type ProcedureProtocol,
 } from "./procedures.ts";
-import type { ProcedureOptions, ProcedureProtocol } from "./procedures.ts";
 
 /** Flags and length before a message. */
 const envelopeBytes = 5;

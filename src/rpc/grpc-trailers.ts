@@ -5,8 +5,7 @@
  */
 import { clone, create } from "@bufbuild/protobuf";
 import { ConnectError } from "@connectrpc/connect";
-import { ErrorDetailSchema } from "../../gen/svc/v1/error_pb.ts";
-import type { ErrorDetail } from "../../gen/svc/v1/error_pb.ts";
+import { ErrorDetailSchema, type ErrorDetail } from "../../gen/svc/v1/error_pb.ts";
 import { setGrpcStatus } from "./grpc-status.ts";
 
 /** Status, message and details, as HTTP/2 counts them. Leaves 1 KiB of what clients take to the rest of the headers. */

@@ -4,8 +4,7 @@
  */
 import { SvcError, notFound } from "../errors.ts";
 import { Health, HealthCheckResponse_ServingStatus as Status } from "../../gen/health/v1/health_pb.ts";
-import { implement, openToEverybody } from "./bound-service.ts";
-import type { BoundService } from "./bound-service.ts";
+import { implement, openToEverybody, type BoundService } from "./bound-service.ts";
 
 /** Watchers need no identity, so their number has a bound. */
 const defaultMaxWatchers = 200;

@@ -2,8 +2,7 @@
 import { AbortSource } from "../lib/abort-source.ts";
 import type { IncomingRequest, OutgoingResponse } from "../lib/http-messages.ts";
 import type { Call } from "./call-context.ts";
-import { shareName } from "./user-context.ts";
-import type { UserContext } from "./user-context.ts";
+import { shareName, type UserContext } from "./user-context.ts";
 
 /** The caller of a request, known before anything else of it is read. */
 export interface HttpCaller {

@@ -2,8 +2,7 @@
  * One call from its beginning to its end, whatever the transport: access level, validation, handler, error mapping,
  * audit (D2, D8).
  */
-import { create } from "@bufbuild/protobuf";
-import type { DescMessage, Message, MessageInitShape } from "@bufbuild/protobuf";
+import { create, type DescMessage, type Message, type MessageInitShape } from "@bufbuild/protobuf";
 import type { HandlerContext } from "@connectrpc/connect";
 import type { SvcError } from "../errors.ts";
 import type { FairTurns } from "../lib/fair-turns.ts";
@@ -12,8 +11,7 @@ import type { MethodEntry } from "./bound-service.ts";
 import type { Call } from "./call-context.ts";
 import type { CallNotes } from "./call-notes.ts";
 import { errorOfAbort, shownError } from "./error-mapping.ts";
-import { closeIterator, peekFirst } from "./first-message.ts";
-import type { FirstMessage } from "./first-message.ts";
+import { closeIterator, peekFirst, type FirstMessage } from "./first-message.ts";
 import { createValidator } from "./rules.ts";
 import type { RunningCalls } from "./running-calls.ts";
 import { shareName } from "./user-context.ts";

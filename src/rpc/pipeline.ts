@@ -16,25 +16,26 @@ import type {
   MessageShape,
 } from "@bufbuild/protobuf";
 import type { ConnectRouter, HandlerContext, ServiceImpl } from "@connectrpc/connect";
-import { methodPolicies } from "../../gen/svc/v1/methods.ts";
-import type { MethodPolicy } from "../../gen/svc/v1/methods.ts";
+import { methodPolicies, type MethodPolicy } from "../../gen/svc/v1/methods.ts";
 import type { SvcError } from "../errors.ts";
 import { FairTurns } from "../lib/fair-turns.ts";
 import { checkAccess, methodName } from "./access.ts";
-import { collectCapabilities, indexMethods } from "./bound-service.ts";
-import type { BoundService, Handler, MethodEntry } from "./bound-service.ts";
+import {
+  collectCapabilities,
+  indexMethods,
+  type BoundService,
+  type Handler,
+  type MethodEntry,
+} from "./bound-service.ts";
 import type { Call } from "./call-context.ts";
-import { defaultCallLimits } from "./call-limits.ts";
-import type { CallLimits } from "./call-limits.ts";
-import { CallNotes } from "./call-notes.ts";
-import type { CallNotesOptions, NotedCaller } from "./call-notes.ts";
+import { defaultCallLimits, type CallLimits } from "./call-limits.ts";
+import { CallNotes, type CallNotesOptions, type NotedCaller } from "./call-notes.ts";
 import { connectErrorOf } from "./connect-errors.ts";
 import { handOver, watchRefusals } from "./connect-refusals.ts";
 import { isSvcError } from "./error-mapping.ts";
 import { Invoker } from "./invoker.ts";
 import { RunningCalls } from "./running-calls.ts";
-import { requestIdKey, userOf } from "./user-context.ts";
-import type { UserContext } from "./user-context.ts";
+import { requestIdKey, userOf, type UserContext } from "./user-context.ts";
 
 export interface PipelineOptions extends CallNotesOptions {
   readonly services: readonly BoundService[];

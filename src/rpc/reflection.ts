@@ -5,13 +5,14 @@
  */
 import { Code } from "@connectrpc/connect";
 import type { DescFile, DescService } from "@bufbuild/protobuf";
-import { ServerReflection } from "../../gen/grpc/reflection/v1/reflection_pb.ts";
-import type { ServerReflectionRequest } from "../../gen/grpc/reflection/v1/reflection_pb.ts";
+import {
+  ServerReflection,
+  type ServerReflectionRequest,
+} from "../../gen/grpc/reflection/v1/reflection_pb.ts";
 import { ServerReflection as ServerReflectionV1Alpha } from "../../gen/grpc/reflection/v1alpha/reflection_pb.ts";
 import { file_svc_v1_error } from "../../gen/svc/v1/error_pb.ts";
 import { SvcError } from "../errors.ts";
-import { implement, readOnlyForUsers } from "./bound-service.ts";
-import type { BoundService } from "./bound-service.ts";
+import { implement, readOnlyForUsers, type BoundService } from "./bound-service.ts";
 import { DescriptorIndex, serializeFiles } from "./descriptor-index.ts";
 
 /** A client asks for each symbol once; a stream that goes on for ever is none of a client's. */

@@ -3,17 +3,20 @@
  * `(svc.v1.rules)`. Each message type is compiled once, at its first use. One violation per field, named by its path
  * in JSON names (D2).
  */
-import { ScalarType, getOption, hasOption } from "@bufbuild/protobuf";
+import {
+  ScalarType,
+  getOption,
+  hasOption,
+  type DescField,
+  type DescMessage,
+  type Message,
+} from "@bufbuild/protobuf";
 import { FeatureSet_FieldPresence } from "@bufbuild/protobuf/wkt";
-import type { DescField, DescMessage, Message } from "@bufbuild/protobuf";
 import { FieldBehavior, field_behavior } from "../../gen/google/api/field_behavior_pb.ts";
 import { outputOnlyFields } from "../../gen/svc/v1/fields.ts";
-import { rules as rulesOption } from "../../gen/svc/v1/rules_pb.ts";
-import type { FieldRules } from "../../gen/svc/v1/rules_pb.ts";
-import { invalidRequest } from "../errors.ts";
-import type { FieldViolation } from "../errors.ts";
-import { compileValueCheck } from "./value-rules.ts";
-import type { ValueCheck } from "./value-rules.ts";
+import { rules as rulesOption, type FieldRules } from "../../gen/svc/v1/rules_pb.ts";
+import { invalidRequest, type FieldViolation } from "../errors.ts";
+import { compileValueCheck, type ValueCheck } from "./value-rules.ts";
 
 /** An answer names at most this many broken fields: a request must not be able to make it huge. */
 const maxViolations = 64;

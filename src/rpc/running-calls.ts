@@ -3,8 +3,7 @@ import type { DescMethod } from "@bufbuild/protobuf";
 import type { HandlerContext } from "@connectrpc/connect";
 import { SvcError } from "../errors.ts";
 import { Tally } from "../lib/tally.ts";
-import { CallContext } from "./call-context.ts";
-import type { Call } from "./call-context.ts";
+import { CallContext, type Call } from "./call-context.ts";
 import type { CallLimits } from "./call-limits.ts";
 import { shareName } from "./user-context.ts";
 

@@ -1,6 +1,5 @@
 /** Who calls: stamped on every request by the transport, read by handlers (S 2.1, D10). */
-import { createContextKey } from "@connectrpc/connect";
-import type { HandlerContext } from "@connectrpc/connect";
+import { createContextKey, type HandlerContext } from "@connectrpc/connect";
 
 /**
  * How the caller was identified. `peer`: kernel credentials of a unix socket; `primary`, `replaced` (the primary

@@ -1,8 +1,7 @@
 /** The file of the primary token, `api.token` beside the configuration file: owner-only, never half-written (T 13). */
 import { randomBytes } from "node:crypto";
 import { constants } from "node:fs";
-import { link, lstat, open, readdir, rename, unlink } from "node:fs/promises";
-import type { FileHandle } from "node:fs/promises";
+import { link, lstat, open, readdir, rename, unlink, type FileHandle } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
 import { SvcError } from "../errors.ts";
 import { makeDirectory } from "../lib/make-directory.ts";

@@ -7,13 +7,10 @@ import type { SvcError } from "../errors.ts";
 import { mediaType } from "../lib/http-messages.ts";
 import { pathProblem } from "../rest/path.ts";
 import type { Route } from "../rest/route.ts";
-import { createRouter } from "../rest/router.ts";
-import type { Router } from "../rest/router.ts";
+import { createRouter, type Router } from "../rest/router.ts";
 import type { Pipeline } from "../rpc/pipeline.ts";
-import { anonymous } from "../rpc/user-context.ts";
-import type { UserContext } from "../rpc/user-context.ts";
-import { pathOf } from "./http.ts";
-import type { Callers, HttpRequest } from "./http.ts";
+import { anonymous, type UserContext } from "../rpc/user-context.ts";
+import { pathOf, type Callers, type HttpRequest } from "./http.ts";
 import { addressOf, type Origin } from "./identity.ts";
 
 export interface AnswerNotesOptions {

@@ -4,8 +4,7 @@
  * handlers that they run are wrapped here: what failed is answered, and then told to the adapter as a connection that
  * broke, which is the one thing that both pass over in silence.
  */
-import { Code, ConnectError, createContextKey } from "@connectrpc/connect";
-import type { ConnectRouter } from "@connectrpc/connect";
+import { Code, ConnectError, createContextKey, type ConnectRouter } from "@connectrpc/connect";
 import type { UniversalHandler, UniversalServerResponse } from "@connectrpc/connect/protocol";
 import { clientGone } from "../errors.ts";
 import { escapeLess } from "../rpc/grpc-status.ts";

@@ -1,7 +1,6 @@
 /** One accepted connection: where it comes from, whose share it is of, and whether anything is being done for it. */
 import { ServerResponse } from "node:http";
-import { isIPv4 } from "node:net";
-import type { Socket } from "node:net";
+import { isIPv4, type Socket } from "node:net";
 import { declaredSize } from "../lib/http-messages.ts";
 import type { HttpResponse } from "./http.ts";
 import type { Origin } from "./identity.ts";

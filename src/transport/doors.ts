@@ -1,6 +1,5 @@
 /** The daemon's doors, TCP and the unix sockets: what is accepted there is a connection, with the kernel's word on its peer (S 1.2). */
-import { createServer } from "node:net";
-import type { AddressInfo, Server, Socket } from "node:net";
+import { createServer, type AddressInfo, type Server, type Socket } from "node:net";
 import { SvcError } from "../errors.ts";
 import type { Log } from "../lib/log.ts";
 import type { FairTurns } from "../lib/fair-turns.ts";
@@ -8,10 +7,8 @@ import { rootSocketOf } from "../lib/root-socket.ts";
 import { Arrivals, connectionOptions } from "./arrivals.ts";
 import { Connection } from "./connection.ts";
 import { handedSockets } from "./handed-sockets.ts";
-import { loadPeerCredentials } from "./peer-credentials.ts";
-import type { ReadPeerCredentials } from "./peer-credentials.ts";
-import { SocketFile, acceptBacklog } from "./socket-file.ts";
-import type { SocketFileOptions } from "./socket-file.ts";
+import { loadPeerCredentials, type ReadPeerCredentials } from "./peer-credentials.ts";
+import { SocketFile, acceptBacklog, type SocketFileOptions } from "./socket-file.ts";
 
 interface Address {
   readonly host: string;

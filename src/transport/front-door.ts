@@ -21,16 +21,22 @@ import { refusePlainConsole } from "./console-door.ts";
 import type { ConnectionPlaces } from "./connection-places.ts";
 import type { FailureThrottle } from "./failure-throttle.ts";
 import type { HostCheck } from "./host-check.ts";
-import { breakOff, disconnectAfter, hostOf, pathOf } from "./http.ts";
-import type { Caller, Callers, HttpRequest, HttpResponse } from "./http.ts";
+import {
+  breakOff,
+  disconnectAfter,
+  hostOf,
+  pathOf,
+  type Caller,
+  type Callers,
+  type HttpRequest,
+  type HttpResponse,
+} from "./http.ts";
 import type { IdentityResolver } from "./identity.ts";
 import type { TransportLimits } from "./limits.ts";
-import { pageAt } from "./pages.ts";
-import type { Pages } from "./pages.ts";
+import { pageAt, type Pages } from "./pages.ts";
 import { refuse } from "./refusal.ts";
 import { checkForm, isBodyEndUnsure } from "./request-form.ts";
-import type { RpcFront, RpcFrontOptions } from "./rpc-front.ts";
-import { isUploadTo, loadRpcFront } from "./rpc-front.ts";
+import { type RpcFront, type RpcFrontOptions, isUploadTo, loadRpcFront } from "./rpc-front.ts";
 import type { Log } from "../lib/log.ts";
 
 export interface FrontDoorOptions {

@@ -1,7 +1,6 @@
 /** What an HTTP/1.1 and an HTTP/2 request have in common for those who answer it. */
 import type { IncomingMessage, ServerResponse } from "node:http";
-import { constants } from "node:http2";
-import type { Http2ServerRequest, Http2ServerResponse } from "node:http2";
+import { constants, type Http2ServerRequest, type Http2ServerResponse } from "node:http2";
 import type { HttpCaller } from "../rpc/http-call.ts";
 
 export type HttpRequest = IncomingMessage | Http2ServerRequest;

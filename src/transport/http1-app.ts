@@ -1,7 +1,6 @@
 /** What HTTP/1.1 has besides REST and plain unary calls: an Express application of the pages and of Connect's own calls. */
 import type { RequestListener } from "node:http";
-import express from "express";
-import type { NextFunction, Request, RequestHandler, Response } from "express";
+import express, { type NextFunction, type Request, type RequestHandler, type Response } from "express";
 import type { Pages } from "./pages.ts";
 
 export interface Http1AppOptions {

@@ -1,6 +1,5 @@
 /** HTTP/1.1 over sockets that somebody else accepts. */
-import { createServer } from "node:http";
-import type { IncomingMessage, Server, ServerResponse } from "node:http";
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import type { TransportLimits } from "./limits.ts";

@@ -1,11 +1,12 @@
 /** Cleartext HTTP/2 over sockets that somebody else accepts. */
-import { constants, createServer } from "node:http2";
-import type {
-  Http2Server,
-  Http2ServerRequest,
-  Http2ServerResponse,
-  ServerHttp2Session,
-  ServerHttp2Stream,
+import {
+  constants,
+  createServer,
+  type Http2Server,
+  type Http2ServerRequest,
+  type Http2ServerResponse,
+  type ServerHttp2Session,
+  type ServerHttp2Stream,
 } from "node:http2";
 import type { TransportLimits } from "./limits.ts";
 import { RateBudget } from "../lib/rate-budget.ts";

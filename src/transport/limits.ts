@@ -1,5 +1,4 @@
-import { defaultCallLimits } from "../rpc/call-limits.ts";
-import type { CallLimits } from "../rpc/call-limits.ts";
+import { defaultCallLimits, type CallLimits } from "../rpc/call-limits.ts";
 
 /**
  * Bounds of the front door. Each is a setting of `[api.limits]` under its name in snake_case, such as

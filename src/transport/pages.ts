@@ -5,8 +5,7 @@
 import { createHash } from "node:crypto";
 import { readFile } from "node:fs/promises";
 import { extname } from "node:path";
-import { pathOf } from "./http.ts";
-import type { HttpRequest, HttpResponse } from "./http.ts";
+import { pathOf, type HttpRequest, type HttpResponse } from "./http.ts";
 
 /** Absolute path of the file behind each path, such as `/docs`. */
 export type PageFiles = Readonly<Record<string, string>>;

@@ -3,8 +3,7 @@
  * request and the daemon answer another (request smuggling).
  */
 import { invalidField } from "../errors.ts";
-import { hostOf } from "./http.ts";
-import type { HttpRequest } from "./http.ts";
+import { hostOf, type HttpRequest } from "./http.ts";
 
 /** Headers that decide for whom a request is and whose. Node takes the first of two. */
 const single: ReadonlySet<string> = new Set(["host", "authorization"]);

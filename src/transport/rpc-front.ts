@@ -4,8 +4,7 @@
  * request that needs them: they cost more than the rest of the start.
  */
 import type { ServerResponse } from "node:http";
-import { createContextValues } from "@connectrpc/connect";
-import type { ContextValues } from "@connectrpc/connect";
+import { createContextValues, type ContextValues } from "@connectrpc/connect";
 import type { ConnectNodeAdapterOptions } from "@connectrpc/connect-node";
 import { maxStructure } from "../errors.ts";
 import type { BodyTurns } from "../lib/body-turns.ts";
@@ -19,11 +18,9 @@ import { createGrpc } from "../rpc/grpc-protocol.ts";
 import { createProcedures } from "../rpc/procedures.ts";
 import { requestIdKey, shareName, userContextKey } from "../rpc/user-context.ts";
 import { guardRoutes, responseKey } from "./connect-guard.ts";
-import { pathOf } from "./http.ts";
-import type { Caller, Callers, HttpRequest, HttpResponse } from "./http.ts";
+import { pathOf, type Caller, type Callers, type HttpRequest, type HttpResponse } from "./http.ts";
 import type { TransportLimits } from "./limits.ts";
-import { pageAt } from "./pages.ts";
-import type { Pages } from "./pages.ts";
+import { pageAt, type Pages } from "./pages.ts";
 
 export interface RpcFrontOptions {
   readonly pipeline: Pipeline;

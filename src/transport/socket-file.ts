@@ -3,10 +3,8 @@
  * (a lock that the kernel releases with its holder, and a connect that nobody answers), and only the own one removed.
  */
 import { constants } from "node:fs";
-import { chmod, lstat, open, rename, unlink } from "node:fs/promises";
-import type { FileHandle } from "node:fs/promises";
-import { connect } from "node:net";
-import type { Server } from "node:net";
+import { chmod, lstat, open, rename, unlink, type FileHandle } from "node:fs/promises";
+import { connect, type Server } from "node:net";
 import { dirname } from "node:path";
 import { SvcError } from "../errors.ts";
 import { loadLibc } from "../lib/libc.ts";

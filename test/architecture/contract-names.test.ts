@@ -1,8 +1,13 @@
 /** What clients spell: JSON names, methods and paths are S's where S shows them, and follow one rule elsewhere (D1, D3). */
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
-import { ScalarType, createFileRegistry, fromBinary } from "@bufbuild/protobuf";
-import type { DescField, DescMessage } from "@bufbuild/protobuf";
+import {
+  ScalarType,
+  createFileRegistry,
+  fromBinary,
+  type DescField,
+  type DescMessage,
+} from "@bufbuild/protobuf";
 import { FileDescriptorSetSchema } from "@bufbuild/protobuf/wkt";
 import test from "ava";
 import { routes } from "../../gen/svc/v1/routes.ts";

@@ -3,8 +3,7 @@ import { glob, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import test from "ava";
 import ts from "typescript";
-import { folderOf, importsOf, listSources, parseSource, root } from "./sources.ts";
-import type { ImportEdge } from "./sources.ts";
+import { folderOf, importsOf, listSources, parseSource, root, type ImportEdge } from "./sources.ts";
 
 interface Direction {
   /** Folders of `src/`, `gen`, or single files that it may use at run time. */

@@ -1,6 +1,5 @@
 /** What is sent at the front door by those who want it shut (T 14, 16, 17). */
-import { connect } from "node:net";
-import type { Socket } from "node:net";
+import { connect, type Socket } from "node:net";
 import { setTimeout as wait } from "node:timers/promises";
 import { gzipSync } from "node:zlib";
 import { request } from "node:http";

@@ -1,13 +1,11 @@
 /** One user floods the daemon in every way that is known; root, another user and a token's holder must not notice (T 57). */
 import { chmod, mkdir, writeFile } from "node:fs/promises";
-import { Agent, request } from "node:http";
-import type { RequestOptions } from "node:http";
+import { Agent, request, type RequestOptions } from "node:http";
 import { join } from "node:path";
 import { setTimeout as wait } from "node:timers/promises";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
 import { rootSocketOf } from "../../src/lib/root-socket.ts";
-import { startDaemon } from "../support/daemon.ts";
-import type { TestDaemon } from "../support/daemon.ts";
+import { startDaemon, type TestDaemon } from "../support/daemon.ts";
 import { attackAs } from "./as-user.ts";
 import type { Finding } from "./scenario.ts";
 

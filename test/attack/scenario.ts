@@ -2,8 +2,7 @@
 import { readFile } from "node:fs/promises";
 import { setTimeout as wait } from "node:timers/promises";
 import { TokenService } from "../../gen/svc/v1/token_pb.ts";
-import { startDaemon } from "../support/daemon.ts";
-import type { TestDaemon } from "../support/daemon.ts";
+import { startDaemon, type TestDaemon } from "../support/daemon.ts";
 import { floodWithResets, holdSlowClients, sendBomb, slowClients } from "./attacks.ts";
 import { p99During } from "./probe.ts";
 

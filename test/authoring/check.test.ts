@@ -2,8 +2,7 @@
 import { mkdir, mkdtemp, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
-import test from "ava";
-import type { ExecutionContext } from "ava";
+import test, { type ExecutionContext } from "ava";
 import { checkIndex, checkPackage } from "../../src/authoring/check.ts";
 import { sourcePrograms } from "../../src/daemon/programs.ts";
 

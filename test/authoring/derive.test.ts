@@ -2,11 +2,9 @@
 import { mkdir, mkdtemp, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
-import test from "ava";
-import type { ExecutionContext } from "ava";
+import test, { type ExecutionContext } from "ava";
 import { checkPackage } from "../../src/authoring/check.ts";
-import { planManifest } from "../../src/authoring/derive.ts";
-import type { Plan } from "../../src/authoring/derive.ts";
+import { planManifest, type Plan } from "../../src/authoring/derive.ts";
 import { PackageFiles } from "../../src/authoring/package-files.ts";
 import { templateFiles, templateNames } from "../../src/authoring/templates.ts";
 import { sourcePrograms } from "../../src/daemon/programs.ts";

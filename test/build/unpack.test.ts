@@ -14,10 +14,8 @@ import {
 } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import test from "ava";
-import type { ExecutionContext } from "ava";
-import { unpackOnce } from "../../src/build/executable/unpack.ts";
-import type { Packed } from "../../src/build/executable/unpack.ts";
+import test, { type ExecutionContext } from "ava";
+import { unpackOnce, type Packed } from "../../src/build/executable/unpack.ts";
 
 const uid = process.getuid?.() ?? 0;
 

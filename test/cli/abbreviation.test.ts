@@ -2,8 +2,7 @@
 import { PassThrough } from "node:stream";
 import test from "ava";
 import { appOf, startFakeDaemon } from "./support/fake-daemon.ts";
-import { runFirst, runSvc } from "./support/run-svc.ts";
-import type { SvcRun } from "./support/run-svc.ts";
+import { runFirst, runSvc, type SvcRun } from "./support/run-svc.ts";
 
 const apps = ["hello", "web", "web-2", "wiki"].map((id) => appOf({ id }));
 

@@ -1,8 +1,7 @@
 import test from "ava";
 import { fork } from "node:child_process";
-import { request } from "node:http";
+import { request, type IncomingMessage } from "node:http";
 import { text } from "node:stream/consumers";
-import type { IncomingMessage } from "node:http";
 import { once } from "node:events";
 import { writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";

@@ -3,8 +3,7 @@ import test from "ava";
 import { PassThrough } from "node:stream";
 import { checkRun, type CommandCase } from "./support/command-case.ts";
 import { startFakeDaemon } from "./support/fake-daemon.ts";
-import { runSvc } from "./support/run-svc.ts";
-import type { SvcOptions } from "./support/run-svc.ts";
+import { runSvc, type SvcOptions } from "./support/run-svc.ts";
 
 async function svc(args: readonly string[], options: SvcOptions = {}) {
   await using daemon = await startFakeDaemon();

@@ -1,17 +1,14 @@
 /** `svc doctor` on this host, as it is and with things out of order. */
 import { chmod, mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { once } from "node:events";
-import { createServer } from "node:net";
-import type { AddressInfo } from "node:net";
+import { createServer, type AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import test from "ava";
-import type { ExecutionContext } from "ava";
+import test, { type ExecutionContext } from "ava";
 import { cgroupFinding } from "../../src/doctor/cgroups.ts";
 import { listenersAt } from "../../src/doctor/listeners.ts";
 import { startDaemon } from "../support/daemon.ts";
-import { runSvc } from "./support/run-svc.ts";
-import type { SvcRun } from "./support/run-svc.ts";
+import { runSvc, type SvcRun } from "./support/run-svc.ts";
 
 interface Finding {
   readonly check: string;

@@ -2,8 +2,7 @@
 import { execFileSync } from "node:child_process";
 import { once } from "node:events";
 import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
-import { createServer as createHttp2Server } from "node:http2";
-import type { ServerHttp2Stream } from "node:http2";
+import { createServer as createHttp2Server, type ServerHttp2Stream } from "node:http2";
 import { connect, createServer, type AddressInfo, type Server, type Socket } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";

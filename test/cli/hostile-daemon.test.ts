@@ -2,16 +2,21 @@
 import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { PassThrough } from "node:stream";
-import { create, fromJson, ScalarType } from "@bufbuild/protobuf";
-import type { DescField, DescMessage, Message } from "@bufbuild/protobuf";
+import {
+  create,
+  fromJson,
+  ScalarType,
+  type DescField,
+  type DescMessage,
+  type Message,
+} from "@bufbuild/protobuf";
 import { ValueSchema, StructSchema } from "@bufbuild/protobuf/wkt";
 import test from "ava";
 import type { Command } from "commander";
 import { services } from "../../gen/svc/v1/services.ts";
 import { createProgram } from "../../src/cli/program.ts";
 import { invalidField, SvcError } from "../../src/errors.ts";
-import { implement } from "../../src/rpc/bound-service.ts";
-import type { BoundService } from "../../src/rpc/bound-service.ts";
+import { implement, type BoundService } from "../../src/rpc/bound-service.ts";
 import { openDoor } from "../transport/support/door.ts";
 import { runSvc } from "./support/run-svc.ts";
 

@@ -8,8 +8,7 @@ import { join } from "node:path";
 import { promisify } from "node:util";
 import test from "ava";
 import { isRoot, needsRoot } from "../support/daemon.ts";
-import type { SvcRun } from "./support/run-svc.ts";
-import { runSvc } from "./support/run-svc.ts";
+import { type SvcRun, runSvc } from "./support/run-svc.ts";
 import { appOf, startFakeDaemon } from "./support/fake-daemon.ts";
 
 const rootTest = isRoot ? test : test.skip;

@@ -6,13 +6,11 @@ import assert from "node:assert/strict";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { PassThrough } from "node:stream";
-import test from "ava";
-import type { ExecutionContext } from "ava";
+import test, { type ExecutionContext } from "ava";
 import { eventually } from "../support/eventually.ts";
 import { main } from "../support/svc-main.ts";
 import { appOf, startFakeDaemon } from "./support/fake-daemon.ts";
-import { runSvc } from "./support/run-svc.ts";
-import type { SvcRun } from "./support/run-svc.ts";
+import { runSvc, type SvcRun } from "./support/run-svc.ts";
 
 const uid = process.getuid?.() ?? 0;
 

@@ -5,8 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Schedule } from "../../gen/svc/v1/schedule_pb.ts";
 import { startFakeDaemon } from "./support/fake-daemon.ts";
-import { jobOf } from "./support/fake-schedules.ts";
-import type { FakeSchedules } from "./support/fake-schedules.ts";
+import { jobOf, type FakeSchedules } from "./support/fake-schedules.ts";
 import { hasScript, needsScript, onTerminal } from "./support/on-terminal.ts";
 
 const terminalTest = hasScript ? test : test.skip;

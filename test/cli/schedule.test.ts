@@ -20,10 +20,8 @@ import { actionText, jobColumns } from "../../src/cli/render/schedule-table.ts";
 import { renderTable } from "../../src/cli/render/table.ts";
 import { checkRun, type CommandCase } from "./support/command-case.ts";
 import { createFakePipeline, localUser, startFakeDaemon } from "./support/fake-daemon.ts";
-import { jobOf } from "./support/fake-schedules.ts";
-import type { FakeRun, FakeSchedules, JobFields } from "./support/fake-schedules.ts";
-import { runSvc } from "./support/run-svc.ts";
-import type { SvcOptions } from "./support/run-svc.ts";
+import { jobOf, type FakeRun, type FakeSchedules, type JobFields } from "./support/fake-schedules.ts";
+import { runSvc, type SvcOptions } from "./support/run-svc.ts";
 
 const nowMs = Date.parse("2026-01-02T00:00:00Z");
 

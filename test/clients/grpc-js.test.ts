@@ -1,14 +1,21 @@
 /** A client made of proto/ by @grpc/grpc-js alone, over TCP and the unix socket; errors are read from their rich details. */
 import { createHash } from "node:crypto";
 import { join } from "node:path";
-import { compressionAlgorithms, credentials, loadPackageDefinition, Metadata, status } from "@grpc/grpc-js";
-import type { ClientOptions, ServiceClientConstructor, ServiceError } from "@grpc/grpc-js";
+import {
+  compressionAlgorithms,
+  credentials,
+  loadPackageDefinition,
+  Metadata,
+  status,
+  type ClientOptions,
+  type ServiceClientConstructor,
+  type ServiceError,
+} from "@grpc/grpc-js";
 import { findTrailerError } from "@connectrpc/connect/protocol-grpc";
 import { load } from "@grpc/proto-loader";
 import test from "ava";
 import { ErrorDetailSchema } from "../../gen/svc/v1/error_pb.ts";
-import { startDaemon } from "../support/daemon.ts";
-import type { TestDaemon } from "../support/daemon.ts";
+import { startDaemon, type TestDaemon } from "../support/daemon.ts";
 import { freePort, writePackage, writeRepository } from "../support/packages.ts";
 
 const root = join(import.meta.dirname, "../..");

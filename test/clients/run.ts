@@ -8,8 +8,7 @@ import { cp, mkdir, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { missing } from "../../.ci/optional.ts";
-import { startDaemon } from "../support/daemon.ts";
-import type { TestDaemon } from "../support/daemon.ts";
+import { startDaemon, type TestDaemon } from "../support/daemon.ts";
 import { freePort, writeRepository } from "../support/packages.ts";
 import { pythonTools } from "../support/python-tools.ts";
 

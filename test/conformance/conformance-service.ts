@@ -4,10 +4,14 @@
  */
 import { setTimeout as delay } from "node:timers/promises";
 import type { FileRegistry, Message } from "@bufbuild/protobuf";
-import { anyPack } from "@bufbuild/protobuf/wkt";
-import type { Any } from "@bufbuild/protobuf/wkt";
-import { ConnectError, createContextKey } from "@connectrpc/connect";
-import type { ContextKey, HandlerContext, Code } from "@connectrpc/connect";
+import { anyPack, type Any } from "@bufbuild/protobuf/wkt";
+import {
+  ConnectError,
+  createContextKey,
+  type ContextKey,
+  type HandlerContext,
+  type Code,
+} from "@connectrpc/connect";
 import type { BoundService } from "../../src/rpc/bound-service.ts";
 import { unimplemented } from "../../src/rpc/unimplemented.ts";
 

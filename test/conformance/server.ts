@@ -5,19 +5,22 @@
  */
 import { once } from "node:events";
 import { mkdtemp, readFile, rm } from "node:fs/promises";
-import { connect, createServer } from "node:net";
-import type { AddressInfo, Server } from "node:net";
+import { connect, createServer, type AddressInfo, type Server } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { create, createFileRegistry, fromBinary, toBinary } from "@bufbuild/protobuf";
-import type { DescMessage, Message } from "@bufbuild/protobuf";
+import {
+  create,
+  createFileRegistry,
+  fromBinary,
+  toBinary,
+  type DescMessage,
+  type Message,
+} from "@bufbuild/protobuf";
 import { FileDescriptorSetSchema } from "@bufbuild/protobuf/wkt";
-import { ConnectError } from "@connectrpc/connect";
-import type { HandlerContext } from "@connectrpc/connect";
+import { ConnectError, type HandlerContext } from "@connectrpc/connect";
 import type { SvcError } from "../../src/errors.ts";
 import { connectErrorOf } from "../../src/rpc/connect-errors.ts";
-import { createPipeline } from "../../src/rpc/pipeline.ts";
-import type { Pipeline } from "../../src/rpc/pipeline.ts";
+import { createPipeline, type Pipeline } from "../../src/rpc/pipeline.ts";
 import { readOnlyForUsers } from "../../src/rpc/bound-service.ts";
 import { createListeners } from "../../src/transport/listeners.ts";
 import { conformanceService, wantedErrorKey } from "./conformance-service.ts";

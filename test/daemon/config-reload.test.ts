@@ -13,8 +13,7 @@ import { ConfigReload } from "../../src/daemon/config-reload.ts";
 import { loadConfig, parseConfig, type Config } from "../../src/daemon/config.ts";
 import type { PathEnvironment } from "../../src/daemon/paths.ts";
 import { runSvc } from "../cli/support/run-svc.ts";
-import { startDaemon } from "../support/daemon.ts";
-import type { TestDaemon } from "../support/daemon.ts";
+import { startDaemon, type TestDaemon } from "../support/daemon.ts";
 import { eventually } from "../support/eventually.ts";
 import { errorOf } from "../support/errors.ts";
 

@@ -10,8 +10,7 @@ import { delimiter, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import test from "ava";
 import { methodPolicies } from "../../gen/svc/v1/methods.ts";
-import { isRoot, startDaemon } from "../support/daemon.ts";
-import type { TestDaemon } from "../support/daemon.ts";
+import { isRoot, startDaemon, type TestDaemon } from "../support/daemon.ts";
 
 const cache = fileURLToPath(new URL("../../node_modules/.cache/svc-tools", import.meta.url));
 

@@ -1,6 +1,5 @@
 /** A page token that is none of the daemon's is the caller's mistake, for every list that has pages. */
-import { getOption, hasOption } from "@bufbuild/protobuf";
-import type { DescService } from "@bufbuild/protobuf";
+import { getOption, hasOption, type DescService } from "@bufbuild/protobuf";
 import test from "ava";
 import { rules } from "../../gen/svc/v1/rules_pb.ts";
 import { routes } from "../../gen/svc/v1/routes.ts";

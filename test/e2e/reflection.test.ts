@@ -1,13 +1,16 @@
 /** Server reflection, v1 and v1alpha: from what it answers, a client that knows nothing builds the whole contract. */
 import { createFileRegistry, fromBinary, create } from "@bufbuild/protobuf";
-import { FileDescriptorProtoSchema, FileDescriptorSetSchema } from "@bufbuild/protobuf/wkt";
-import type { FileDescriptorProto } from "@bufbuild/protobuf/wkt";
+import {
+  FileDescriptorProtoSchema,
+  FileDescriptorSetSchema,
+  type FileDescriptorProto,
+} from "@bufbuild/protobuf/wkt";
 import type { Client } from "@connectrpc/connect";
 import test from "ava";
-import { ServerReflection } from "../../gen/grpc/reflection/v1/reflection_pb.ts";
-import type {
-  ServerReflectionRequest,
-  ServerReflectionResponse,
+import {
+  ServerReflection,
+  type ServerReflectionRequest,
+  type ServerReflectionResponse,
 } from "../../gen/grpc/reflection/v1/reflection_pb.ts";
 import { ServerReflection as ServerReflectionV1Alpha } from "../../gen/grpc/reflection/v1alpha/reflection_pb.ts";
 import { AuditService } from "../../gen/svc/v1/audit_pb.ts";

@@ -1,7 +1,6 @@
 /** Sends random requests and reads what comes of them. */
 import { Agent, request as httpRequest } from "node:http";
-import { connect as connectHttp2 } from "node:http2";
-import type { ClientHttp2Session } from "node:http2";
+import { connect as connectHttp2, type ClientHttp2Session } from "node:http2";
 import { connect } from "node:net";
 import type { FuzzRequest } from "./requests.ts";
 

@@ -9,13 +9,10 @@ import { readFile } from "node:fs/promises";
 import { setTimeout as wait } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { eventually } from "../support/eventually.ts";
-import { startDaemon } from "../support/daemon.ts";
-import type { TestDaemon } from "../support/daemon.ts";
-import { Exchange } from "./exchange.ts";
-import type { FuzzAnswer } from "./exchange.ts";
+import { startDaemon, type TestDaemon } from "../support/daemon.ts";
+import { Exchange, type FuzzAnswer } from "./exchange.ts";
 import { Random } from "./random.ts";
-import { randomRequest } from "./requests.ts";
-import type { FuzzRequest } from "./requests.ts";
+import { randomRequest, type FuzzRequest } from "./requests.ts";
 
 export interface FuzzOptions {
   readonly count: number;

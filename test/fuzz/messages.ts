@@ -1,6 +1,5 @@
 /** Random messages of any type, with values that are often at an edge. */
-import { ScalarType, create } from "@bufbuild/protobuf";
-import type { DescField, DescMessage, Message } from "@bufbuild/protobuf";
+import { ScalarType, create, type DescField, type DescMessage, type Message } from "@bufbuild/protobuf";
 import type { Random } from "./random.ts";
 
 const maxDepth = 3;

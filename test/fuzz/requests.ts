@@ -1,6 +1,5 @@
 /** Random requests: valid ones, such with something changed, and such as only an attacker would send. */
-import { toBinary, toJsonString } from "@bufbuild/protobuf";
-import type { DescMethod, Message } from "@bufbuild/protobuf";
+import { toBinary, toJsonString, type DescMethod, type Message } from "@bufbuild/protobuf";
 import { MethodOptions_IdempotencyLevel } from "@bufbuild/protobuf/wkt";
 import { gzipSync } from "node:zlib";
 import { routes } from "../../gen/svc/v1/routes.ts";

@@ -1,7 +1,6 @@
 import test from "ava";
 import { randomFillSync } from "node:crypto";
-import { mkdtemp, open, rm, writeFile } from "node:fs/promises";
-import type { FileHandle } from "node:fs/promises";
+import { mkdtemp, open, rm, writeFile, type FileHandle } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { readPieces } from "../../src/lib/file-pieces.ts";

@@ -3,10 +3,8 @@ import { chmod, cp, mkdir, mkdtemp, readdir, readFile, rm, stat, symlink, writeF
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
-import test from "ava";
-import type { ExecutionContext } from "ava";
-import { SvcError } from "../../src/errors.ts";
-import type { ErrorCode } from "../../src/errors.ts";
+import test, { type ExecutionContext } from "ava";
+import { SvcError, type ErrorCode } from "../../src/errors.ts";
 import { GitServer } from "../support/git-server.ts";
 import { minimalManifest, TestRepository } from "./support/repository.ts";
 import { installedOf, World } from "./support/world.ts";

@@ -1,6 +1,5 @@
 import test from "ava";
-import { SvcError } from "../../src/errors.ts";
-import type { FieldViolation } from "../../src/errors.ts";
+import { SvcError, type FieldViolation } from "../../src/errors.ts";
 import type { JsonObject } from "../../src/lib/json.ts";
 import type { Manifest } from "../../src/packages/manifest.ts";
 import { expandPlaceholders, placeholdersIn } from "../../src/packages/placeholders.ts";

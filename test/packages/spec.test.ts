@@ -2,8 +2,7 @@ import test from "ava";
 import fc from "fast-check";
 import { SvcError } from "../../src/errors.ts";
 import { redactUrls } from "../../src/packages/git-url.ts";
-import { isRefName, parseSpec } from "../../src/packages/spec.ts";
-import type { PackageRequest, PackageSpec } from "../../src/packages/spec.ts";
+import { isRefName, parseSpec, type PackageRequest, type PackageSpec } from "../../src/packages/spec.ts";
 
 const accepted: [request: PackageRequest, spec: PackageSpec][] = [
   [{ spec: "hello" }, { kind: "listed", name: "hello", revision: {} }],

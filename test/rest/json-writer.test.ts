@@ -1,6 +1,15 @@
-import { create, equals, fromBinary, fromJson, toJson } from "@bufbuild/protobuf";
-import type { DescField, DescMessage, JsonValue, Message } from "@bufbuild/protobuf";
-import { ScalarType } from "@bufbuild/protobuf";
+import {
+  create,
+  equals,
+  fromBinary,
+  fromJson,
+  toJson,
+  type DescField,
+  type DescMessage,
+  type JsonValue,
+  type Message,
+  ScalarType,
+} from "@bufbuild/protobuf";
 import { TimestampSchema, isWrapperDesc } from "@bufbuild/protobuf/wkt";
 import test from "ava";
 import fc from "fast-check";

@@ -3,8 +3,7 @@ import { once } from "node:events";
 import net from "node:net";
 import { SvcError } from "../../src/errors.ts";
 import { loadTestContract } from "./support/contract.ts";
-import { startRestServer } from "./support/rest-server.ts";
-import type { Protocol } from "./support/rest-server.ts";
+import { startRestServer, type Protocol } from "./support/rest-server.ts";
 
 const contract = await loadTestContract();
 const denied = new SvcError("root_required", "only root may do this");

@@ -1,8 +1,7 @@
 import test from "ava";
 import fc from "fast-check";
 import type { Route } from "../../src/rest/route.ts";
-import { createRouter } from "../../src/rest/router.ts";
-import type { RouteMatch } from "../../src/rest/router.ts";
+import { createRouter, type RouteMatch } from "../../src/rest/router.ts";
 import { parseTemplate } from "../../src/rest/template.ts";
 import { loadTestContract } from "./support/contract.ts";
 

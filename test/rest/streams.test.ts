@@ -1,5 +1,4 @@
-import { create } from "@bufbuild/protobuf";
-import type { DescMessage, Message } from "@bufbuild/protobuf";
+import { create, type DescMessage, type Message } from "@bufbuild/protobuf";
 import test from "ava";
 import { once } from "node:events";
 import http from "node:http";
@@ -7,8 +6,7 @@ import http2 from "node:http2";
 import { setTimeout as delay } from "node:timers/promises";
 import { SvcError } from "../../src/errors.ts";
 import { loadTestContract } from "./support/contract.ts";
-import { messageOf, startRestServer } from "./support/rest-server.ts";
-import type { Protocol, RestServer } from "./support/rest-server.ts";
+import { messageOf, startRestServer, type Protocol, type RestServer } from "./support/rest-server.ts";
 
 const contract = await loadTestContract();
 const fileType = contract.registry.getMessage("svc.test.v1.File") as DescMessage;

@@ -1,8 +1,6 @@
-import test from "ava";
-import type { ExecutionContext } from "ava";
+import test, { type ExecutionContext } from "ava";
 import { loadTestContract } from "./support/contract.ts";
-import { startRestServer } from "./support/rest-server.ts";
-import type { HttpRequest, Protocol, RestServer } from "./support/rest-server.ts";
+import { startRestServer, type HttpRequest, type Protocol, type RestServer } from "./support/rest-server.ts";
 import { answers, bodies } from "./vectors/bodies.ts";
 import { decoding, matching, variables } from "./vectors/matching.ts";
 import { query } from "./vectors/query.ts";

@@ -1,6 +1,5 @@
 /** The pipeline without a socket: through the in-memory transport and directly. */
-import { create } from "@bufbuild/protobuf";
-import type { DescMethodClientStreaming, DescMethodServerStreaming } from "@bufbuild/protobuf";
+import { create, type DescMethodClientStreaming, type DescMethodServerStreaming } from "@bufbuild/protobuf";
 import { ConnectError, createClient } from "@connectrpc/connect";
 import test from "ava";
 import { AppService, GetAppRequestSchema } from "../../gen/svc/v1/app_pb.ts";
@@ -14,13 +13,10 @@ import type { AuditRecord } from "../../src/rpc/audit.ts";
 import { implement } from "../../src/rpc/bound-service.ts";
 import { svcErrorOf } from "../../src/rpc/connect-errors.ts";
 import { createInMemoryTransport } from "./support/in-memory-transport.ts";
-import { createPipeline } from "../../src/rpc/pipeline.ts";
-import type { Pipeline, PipelineOptions } from "../../src/rpc/pipeline.ts";
-import { userOf } from "../../src/rpc/user-context.ts";
-import type { UserContext } from "../../src/rpc/user-context.ts";
+import { createPipeline, type Pipeline, type PipelineOptions } from "../../src/rpc/pipeline.ts";
+import { userOf, type UserContext } from "../../src/rpc/user-context.ts";
 import { collectLog } from "../transport/support/door.ts";
-import { fakeServices } from "../transport/support/fake-services.ts";
-import type { FakeHandlers } from "../transport/support/fake-services.ts";
+import { fakeServices, type FakeHandlers } from "../transport/support/fake-services.ts";
 
 const root: UserContext = { uid: 0, root: true, kind: "local", ownerUid: 0 };
 const user: UserContext = {

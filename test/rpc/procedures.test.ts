@@ -8,8 +8,15 @@ import { AppSchema, StartAppRequestSchema } from "../../gen/svc/v1/app_pb.ts";
 import { SvcError } from "../../src/errors.ts";
 import { svcErrorOf } from "../../src/rpc/connect-errors.ts";
 import { eventually } from "../support/eventually.ts";
-import { answerOf, framed, root, startProcedureServer, unframed, ways } from "./support/procedure-server.ts";
-import type { Way } from "./support/procedure-server.ts";
+import {
+  answerOf,
+  framed,
+  root,
+  startProcedureServer,
+  unframed,
+  ways,
+  type Way,
+} from "./support/procedure-server.ts";
 
 const method = "svc.v1.AppService/StartApp";
 const path = `/${method}`;

@@ -1,5 +1,4 @@
-import { create } from "@bufbuild/protobuf";
-import type { DescMessage, MessageInitShape } from "@bufbuild/protobuf";
+import { create, type DescMessage, type MessageInitShape } from "@bufbuild/protobuf";
 import test from "ava";
 import { InstallAppRequestSchema, GetAppStatsRequestSchema } from "../../gen/svc/v1/app_pb.ts";
 import { DeletePathsRequestSchema } from "../../gen/svc/v1/file_pb.ts";

@@ -5,11 +5,9 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
-import test from "ava";
-import type { ExecutionContext } from "ava";
+import test, { type ExecutionContext } from "ava";
 import { completionScripts } from "../../src/cli/completion-scripts.ts";
-import { setUp } from "../../src/setup/setup.ts";
-import type { SetupOptions } from "../../src/setup/setup.ts";
+import { setUp, type SetupOptions } from "../../src/setup/setup.ts";
 
 const unitsDir = fileURLToPath(new URL("../../packaging", import.meta.url));
 

@@ -1,7 +1,6 @@
 /** A git host on a loopback port: `git http-backend` (smart HTTP) behind node:http. */
 import { execFile, spawn } from "node:child_process";
-import { createServer } from "node:http";
-import type { IncomingMessage, Server, ServerResponse } from "node:http";
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { once } from "node:events";
 import { promisify } from "node:util";

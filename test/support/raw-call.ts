@@ -3,8 +3,7 @@ import { request as httpRequest, type Agent, type IncomingMessage, type RequestO
 import { connect as connectHttp2, type ClientHttp2Session, type IncomingHttpHeaders } from "node:http2";
 import { connect as connectSocket } from "node:net";
 import { buffer } from "node:stream/consumers";
-import { toBinary, toJson } from "@bufbuild/protobuf";
-import type { DescMethod, JsonObject, Message } from "@bufbuild/protobuf";
+import { toBinary, toJson, type DescMethod, type JsonObject, type Message } from "@bufbuild/protobuf";
 import { Code, ConnectError } from "@connectrpc/connect";
 import { codeToString, endStreamFromJson, errorFromJsonBytes } from "@connectrpc/connect/protocol-connect";
 import { findTrailerError } from "@connectrpc/connect/protocol-grpc";

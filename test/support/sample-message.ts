@@ -1,6 +1,13 @@
 /** Requests that keep the contract's rules, made from the contract. */
-import { create, getOption, hasOption, ScalarType } from "@bufbuild/protobuf";
-import type { DescField, DescMessage, Message } from "@bufbuild/protobuf";
+import {
+  create,
+  getOption,
+  hasOption,
+  ScalarType,
+  type DescField,
+  type DescMessage,
+  type Message,
+} from "@bufbuild/protobuf";
 import { field_behavior, FieldBehavior } from "../../gen/google/api/field_behavior_pb.ts";
 import { rules, type FieldRules } from "../../gen/svc/v1/rules_pb.ts";
 

@@ -15,8 +15,7 @@ import {
 import { execFileSync } from "node:child_process";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import test from "ava";
-import type { ExecutionContext } from "ava";
+import test, { type ExecutionContext } from "ava";
 import { isToken, mintToken } from "../../src/tokens/token-digest.ts";
 import { openTokenFile, removeStagedTokens, stageTokenFile } from "../../src/tokens/token-file.ts";
 

@@ -3,10 +3,8 @@ import { connect as connectHttp2 } from "node:http2";
 import { buffer } from "node:stream/consumers";
 import test from "ava";
 import { eventually } from "../support/eventually.ts";
-import { rest } from "./support/clients.ts";
-import type { RestRequestOptions } from "./support/clients.ts";
-import { openDoor } from "./support/door.ts";
-import type { Door } from "./support/door.ts";
+import { rest, type RestRequestOptions } from "./support/clients.ts";
+import { openDoor, type Door } from "./support/door.ts";
 
 const startApp = "svc.v1.AppService/StartApp";
 const uid = process.getuid?.() ?? 0;

@@ -2,13 +2,11 @@
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { mkdtemp, rm } from "node:fs/promises";
-import { connect, createServer } from "node:net";
-import type { Server, Socket } from "node:net";
+import { connect, createServer, type Server, type Socket } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setImmediate as turn } from "node:timers/promises";
-import test from "ava";
-import type { ExecutionContext } from "ava";
+import test, { type ExecutionContext } from "ava";
 import { FairTurns } from "../../src/lib/fair-turns.ts";
 import { Arrivals } from "../../src/transport/arrivals.ts";
 import { eventually } from "../support/eventually.ts";

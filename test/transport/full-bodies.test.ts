@@ -1,13 +1,10 @@
 /** Bodies that are no larger than others and have far more in them, in every form in which one comes (T 57). */
-import { request as httpRequest } from "node:http";
+import { request as httpRequest, type IncomingMessage } from "node:http";
 import { connect } from "node:net";
 import { text } from "node:stream/consumers";
-import type { IncomingMessage } from "node:http";
 import { gzipSync } from "node:zlib";
-import { fromJson } from "@bufbuild/protobuf";
-import type { JsonValue } from "@bufbuild/protobuf";
-import { createClient } from "@connectrpc/connect";
-import type { Transport } from "@connectrpc/connect";
+import { fromJson, type JsonValue } from "@bufbuild/protobuf";
+import { createClient, type Transport, ConnectError } from "@connectrpc/connect";
 import {
   compressionBrotli,
   compressionGzip,
@@ -18,11 +15,9 @@ import {
 import test from "ava";
 import { AppService, InstallAppRequestSchema } from "../../gen/svc/v1/app_pb.ts";
 import { ReplaceManagedSchedulesRequestSchema, ScheduleService } from "../../gen/svc/v1/schedule_pb.ts";
-import { ConnectError } from "@connectrpc/connect";
 import { svcErrorOf } from "../../src/rpc/connect-errors.ts";
 import { rest } from "./support/clients.ts";
-import { openDoor } from "./support/door.ts";
-import type { Door } from "./support/door.ts";
+import { openDoor, type Door } from "./support/door.ts";
 
 const user = 4001;
 

@@ -5,8 +5,7 @@ import { connect } from "node:net";
 import test from "ava";
 import { openBadly, sessionStart } from "../support/http2-frames.ts";
 import { rest } from "./support/clients.ts";
-import { openDoor } from "./support/door.ts";
-import type { Door } from "./support/door.ts";
+import { openDoor, type Door } from "./support/door.ts";
 
 const limits = { maxHeaderBytes: 2048, maxHeaderCount: 20 };
 

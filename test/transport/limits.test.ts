@@ -1,8 +1,7 @@
 /** Slow, greedy and broken clients (T 12, 14, 15, 16, 17). */
 import { once } from "node:events";
 import { connect as connectHttp2, constants } from "node:http2";
-import { connect, createServer } from "node:net";
-import type { AddressInfo, Socket } from "node:net";
+import { connect, createServer, type AddressInfo, type Socket } from "node:net";
 import { promisify } from "node:util";
 import { gzip } from "node:zlib";
 import { ConnectError, createClient } from "@connectrpc/connect";
@@ -13,8 +12,7 @@ import { defaultTransportLimits } from "../../src/transport/limits.ts";
 import { svcErrorOf } from "../../src/rpc/connect-errors.ts";
 import { openAndReset, sessionStart } from "../support/http2-frames.ts";
 import { protocols, rest, transportTo } from "./support/clients.ts";
-import { openDoor } from "./support/door.ts";
-import type { Door } from "./support/door.ts";
+import { openDoor, type Door } from "./support/door.ts";
 
 /** Opens a connection, sends `text` and resolves with what came when the server closed it. */
 async function closedBy(door: Door, text: string | Buffer): Promise<string> {

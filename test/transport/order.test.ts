@@ -1,11 +1,9 @@
 /** What is asked of a request before it reaches a handler, and in which order (D8; T 7, 8, 18, 19). */
-import { connect as connectHttp2 } from "node:http2";
-import type { SecureClientSessionOptions } from "node:http2";
+import { connect as connectHttp2, type SecureClientSessionOptions } from "node:http2";
 import { connect } from "node:net";
 import test from "ava";
 import { listenersUnderTest, rest } from "./support/clients.ts";
-import { openDoor } from "./support/door.ts";
-import type { Door } from "./support/door.ts";
+import { openDoor, type Door } from "./support/door.ts";
 
 /** Sends bytes as they are and reads until the server closes. */
 function raw(door: Door, text: string): Promise<string> {

@@ -1,6 +1,5 @@
 /** The same calls over every protocol and both doors reach the same handler in the same way. */
-import { createClient } from "@connectrpc/connect";
-import { ConnectError } from "@connectrpc/connect";
+import { createClient, ConnectError } from "@connectrpc/connect";
 import test from "ava";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
 import { DaemonService } from "../../gen/svc/v1/daemon_pb.ts";

@@ -3,8 +3,7 @@ import { once } from "node:events";
 import { connect as connectHttp2 } from "node:http2";
 import { connect } from "node:net";
 import test from "ava";
-import { openDoor } from "./support/door.ts";
-import type { Door } from "./support/door.ts";
+import { openDoor, type Door } from "./support/door.ts";
 
 /** All that comes of `text` until the daemon ends the connection. */
 async function answersTo(door: Door, text: string): Promise<string> {

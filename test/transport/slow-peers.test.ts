@@ -1,14 +1,11 @@
 /** Peers that stop in the middle of what they send, or of what they should read, hold nothing for long (T 16). */
 import { once } from "node:events";
-import { connect as connectHttp2 } from "node:http2";
-import type { ClientHttp2Session, OutgoingHttpHeaders } from "node:http2";
-import { connect } from "node:net";
-import type { Socket } from "node:net";
+import { connect as connectHttp2, type ClientHttp2Session, type OutgoingHttpHeaders } from "node:http2";
+import { connect, type Socket } from "node:net";
 import { Duplex } from "node:stream";
 import { setTimeout as sleep } from "node:timers/promises";
 import test from "ava";
-import { openDoor } from "./support/door.ts";
-import type { Door } from "./support/door.ts";
+import { openDoor, type Door } from "./support/door.ts";
 import type { FakeHandlers } from "./support/fake-services.ts";
 
 /** Far below the defaults, far above what a busy machine takes. */

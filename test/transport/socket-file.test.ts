@@ -5,8 +5,7 @@ import { chmod, lstat, mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/p
 import { connect, createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import test from "ava";
-import type { ExecutionContext } from "ava";
+import test, { type ExecutionContext } from "ava";
 import { rest } from "./support/clients.ts";
 import { openDoor } from "./support/door.ts";
 

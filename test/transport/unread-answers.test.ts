@@ -1,9 +1,7 @@
 /** Answers that nobody reads lie in memory: of one user so much, and no more (T 57). */
 import { once } from "node:events";
-import { connect } from "node:net";
-import type { Socket } from "node:net";
-import test from "ava";
-import type { ExecutionContext } from "ava";
+import { connect, type Socket } from "node:net";
+import test, { type ExecutionContext } from "ava";
 import { openDoor } from "./support/door.ts";
 
 /** Some 4 MB: of a user's there is room for sixteen. */

@@ -1,8 +1,7 @@
 /** Bytes that are no message are the caller's mistake over every protocol, and such a call is on record like any other. */
 import assert from "node:assert/strict";
 import { request as httpRequest } from "node:http";
-import { connect as connectHttp2 } from "node:http2";
-import type { IncomingHttpHeaders } from "node:http2";
+import { connect as connectHttp2, type IncomingHttpHeaders } from "node:http2";
 import type { Writable } from "node:stream";
 import { buffer } from "node:stream/consumers";
 import test from "ava";
@@ -11,8 +10,7 @@ import { codeToString, endStreamFromJson, errorFromJsonBytes } from "@connectrpc
 import { findTrailerError } from "@connectrpc/connect/protocol-grpc";
 import { ErrorDetailSchema } from "../../gen/svc/v1/error_pb.ts";
 import { eventually } from "../support/eventually.ts";
-import { openDoor } from "./support/door.ts";
-import type { Door } from "./support/door.ts";
+import { openDoor, type Door } from "./support/door.ts";
 
 interface Answer {
   readonly status: number;

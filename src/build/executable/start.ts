@@ -7,8 +7,7 @@ import { homedir } from "node:os";
 import { join } from "node:path";
 import { getRawAsset } from "node:sea";
 import { xdgDir } from "../../lib/xdg.ts";
-import { unpackOnce } from "./unpack.ts";
-import type { PackedFile } from "./unpack.ts";
+import { unpackOnce, type PackedFile } from "./unpack.ts";
 
 /** These are written in when it is built: the files, a sum over them all, and which of them loads a module. */
 declare const packedFiles: readonly PackedFile[];

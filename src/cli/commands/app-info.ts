@@ -7,8 +7,7 @@ import { escapeControls } from "../render/escape.ts";
 import { placementText, tasksText } from "../render/placement.ts";
 import { renderFields } from "../render/table.ts";
 import { formatAge, formatBytes } from "../render/units.ts";
-import { calls } from "../transport/calls.ts";
-import type { App } from "../transport/calls.ts";
+import { calls, type App } from "../transport/calls.ts";
 
 export function addInfoCommand(parent: Command, run: RunCommand): void {
   parent

@@ -5,8 +5,7 @@ import type { CommandContext } from "../context.ts";
 import { forEachName } from "../for-each.ts";
 import type { RunCommand } from "../run-command.ts";
 import { portsText, stateText } from "../render/app-table.ts";
-import { calls } from "../transport/calls.ts";
-import type { App } from "../transport/calls.ts";
+import { calls, type App } from "../transport/calls.ts";
 
 const starts = [
   { name: "start", call: calls.startApp, description: "start apps; a running one stays as it is" },

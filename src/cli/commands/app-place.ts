@@ -7,8 +7,7 @@ import { parseCount } from "../option-values.ts";
 import type { RunCommand } from "../run-command.ts";
 import { escapeControls } from "../render/escape.ts";
 import { placementText } from "../render/placement.ts";
-import { calls } from "../transport/calls.ts";
-import type { App } from "../transport/calls.ts";
+import { calls, type App } from "../transport/calls.ts";
 
 const replicasOf = parseCount(1, 1000, "tasks");
 

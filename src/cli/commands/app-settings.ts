@@ -12,8 +12,7 @@ import type { CommandContext } from "../context.ts";
 import { AdvisedError, UsageError } from "../failure.ts";
 import type { RunCommand } from "../run-command.ts";
 import { escapeControls } from "../render/escape.ts";
-import { calls } from "../transport/calls.ts";
-import type { AppSettings } from "../transport/calls.ts";
+import { calls, type AppSettings } from "../transport/calls.ts";
 import type { Json, JsonObject } from "../transport/rest-shape.ts";
 
 interface SetOptions extends Omit<Assignments, "pairs"> {

@@ -7,8 +7,7 @@ import { parseCount, parseUid } from "../option-values.ts";
 import { pagesOf } from "../pages.ts";
 import type { RunCommand } from "../run-command.ts";
 import { renderFields } from "../render/table.ts";
-import { calls } from "../transport/calls.ts";
-import type { AuditRecord } from "../transport/calls.ts";
+import { calls, type AuditRecord } from "../transport/calls.ts";
 
 interface AuditOptions {
   readonly limit: number;

@@ -1,6 +1,5 @@
 /** `svc completion`: scripts that let a shell ask svc itself what comes next. */
-import { Argument } from "commander";
-import type { Command } from "commander";
+import { Argument, type Command } from "commander";
 import { completionScripts } from "../completion-scripts.ts";
 import type { RunCommand } from "../run-command.ts";
 

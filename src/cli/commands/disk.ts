@@ -4,8 +4,7 @@ import type { CommandContext } from "../context.ts";
 import type { RunCommand } from "../run-command.ts";
 import { escapeControls } from "../render/escape.ts";
 import { formatBytes, formatMeasured, formatPercent } from "../render/units.ts";
-import { calls } from "../transport/calls.ts";
-import type { AppDisk } from "../transport/calls.ts";
+import { calls, type AppDisk } from "../transport/calls.ts";
 
 export function addDiskCommand(parent: Command, run: RunCommand): void {
   parent

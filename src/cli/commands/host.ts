@@ -4,8 +4,7 @@ import type { CommandContext } from "../context.ts";
 import type { RunCommand } from "../run-command.ts";
 import { hostLines } from "../render/host-screen.ts";
 import { LiveTable } from "../render/live-table.ts";
-import { calls } from "../transport/calls.ts";
-import type { HostMetrics } from "../transport/calls.ts";
+import { calls, type HostMetrics } from "../transport/calls.ts";
 
 interface HostOptions {
   readonly watch?: boolean;

@@ -3,8 +3,7 @@ import type { Command } from "commander";
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import type { InstallAppRequestSchema } from "../../../gen/svc/v1/app_pb.ts";
 import { resolve } from "node:path";
-import { SvcError } from "../../errors.ts";
-import type { ReasonPayloads } from "../../errors.ts";
+import { SvcError, type ReasonPayloads } from "../../errors.ts";
 import { absoluteIfPath } from "../absolute-path.ts";
 import { acceptedBy, acceptingLicenses, type AcceptOptions } from "../accept-license.ts";
 import { comeUp, noWaitOption, waitOption, type ComeUpOptions } from "../come-up.ts";
@@ -21,8 +20,7 @@ import { portsText } from "../render/app-table.ts";
 import { escapeControls } from "../render/escape.ts";
 import { followProgress } from "../follow-progress.ts";
 import { readAssignments, setFileOption, setStdinOption } from "../assignments.ts";
-import { calls } from "../transport/calls.ts";
-import type { App } from "../transport/calls.ts";
+import { calls, type App } from "../transport/calls.ts";
 
 interface InstallOptions extends AcceptOptions, PlacementOptions {
   readonly source?: string;

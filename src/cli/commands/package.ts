@@ -1,10 +1,8 @@
 /** `svc package …`: for those who write packages. */
 import { resolve } from "node:path";
-import { Option } from "commander";
-import type { Command } from "commander";
+import { Option, type Command } from "commander";
 import type { PackageReport } from "../../authoring/check.ts";
-import { templateFiles, templateNames } from "../../authoring/templates.ts";
-import type { TemplateName } from "../../authoring/templates.ts";
+import { templateFiles, templateNames, type TemplateName } from "../../authoring/templates.ts";
 import { setFileOption, setStdinOption } from "../assignments.ts";
 import type { CommandContext } from "../context.ts";
 import { exitCodes } from "../exit-codes.ts";

@@ -6,8 +6,7 @@ import { parseCount } from "../option-values.ts";
 import type { RunCommand } from "../run-command.ts";
 import { LiveTable } from "../render/live-table.ts";
 import { formatBothWays, formatMeasured, formatPercent } from "../render/units.ts";
-import { calls } from "../transport/calls.ts";
-import type { AppStats } from "../transport/calls.ts";
+import { calls, type AppStats } from "../transport/calls.ts";
 
 interface StatsOptions {
   readonly watch?: boolean;

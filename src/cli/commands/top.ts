@@ -1,14 +1,12 @@
 /** `svc top`: the processes of apps, or all of the host's, the busiest first. */
-import { Option } from "commander";
-import type { Command } from "commander";
+import { Option, type Command } from "commander";
 import type { CommandContext } from "../context.ts";
 import { parseCount } from "../option-values.ts";
 import type { RunCommand } from "../run-command.ts";
 import { LiveTable } from "../render/live-table.ts";
 import type { Column } from "../render/table.ts";
 import { formatBytes, formatDuration, formatPercent } from "../render/units.ts";
-import { calls } from "../transport/calls.ts";
-import type { HostProcess } from "../transport/calls.ts";
+import { calls, type HostProcess } from "../transport/calls.ts";
 
 interface TopOptions {
   readonly all?: boolean;

@@ -1,10 +1,21 @@
 /** A daemon elsewhere, over one HTTP/2 connection for all calls of a command. */
-import { connect as connectHttp2 } from "node:http2";
-import type { ClientHttp2Session, ClientHttp2Stream, OutgoingHttpHeaders } from "node:http2";
+import {
+  connect as connectHttp2,
+  type ClientHttp2Session,
+  type ClientHttp2Stream,
+  type OutgoingHttpHeaders,
+} from "node:http2";
 import { PassThrough, pipeline } from "node:stream";
 import { SvcError } from "../../errors.ts";
-import { canceled, drained, tookTooLong, unreadableInput } from "../transport/http.ts";
-import type { FarEndpoint, HttpAnswer, HttpRequest } from "../transport/http.ts";
+import {
+  canceled,
+  drained,
+  tookTooLong,
+  unreadableInput,
+  type FarEndpoint,
+  type HttpAnswer,
+  type HttpRequest,
+} from "../transport/http.ts";
 import { connectTimeoutMs, type FarStream } from "./far-stream.ts";
 
 export interface FarDaemonOptions {

@@ -1,6 +1,5 @@
 /** A daemon behind whatever ends TLS for it, or on a port of this host. */
-import { connect as connectTcp, isIP } from "node:net";
-import type { Socket } from "node:net";
+import { connect as connectTcp, isIP, type Socket } from "node:net";
 import { SvcError } from "../../errors.ts";
 import type { NodeAddress } from "./address.ts";
 import type { FarStream } from "./far-stream.ts";

@@ -2,10 +2,8 @@
  * A daemon behind ssh, reached by `svc dial-stdio` there: no port is opened, and the kernel there says who asks.
  * The system's own ssh is used, with the user's configuration, keys and known hosts.
  */
-import { spawn } from "node:child_process";
-import type { ChildProcessByStdio } from "node:child_process";
-import { Duplex } from "node:stream";
-import type { Readable, Writable } from "node:stream";
+import { spawn, type ChildProcessByStdio } from "node:child_process";
+import { Duplex, type Readable, type Writable } from "node:stream";
 import { setTimeout } from "node:timers/promises";
 import { SvcError } from "../../errors.ts";
 import type { NodeAddress } from "./address.ts";

@@ -1,8 +1,7 @@
 /** How jobs, their runs and their firings look. */
 import type { Schedule, ScheduleFiring, ScheduleRun } from "../transport/calls.ts";
 import type { Color } from "./color.ts";
-import { formatTook, inLocalTime, relativeTo } from "./instant.ts";
-import type { InstantFormat } from "./instant.ts";
+import { formatTook, inLocalTime, relativeTo, type InstantFormat } from "./instant.ts";
 import type { Column } from "./table.ts";
 
 /** What a job does, in words: `run "echo hi" in hello`. */

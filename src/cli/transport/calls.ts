@@ -1,7 +1,6 @@
 /** The calls that the commands make, as the generator prints them: types of the contract without its descriptors. */
 import type { MessageShape } from "@bufbuild/protobuf";
-import { restCalls } from "../../../gen/svc/v1/calls.ts";
-import type { RestMethods } from "../../../gen/svc/v1/calls.ts";
+import { restCalls, type RestMethods } from "../../../gen/svc/v1/calls.ts";
 import type { DockerService } from "../../../gen/svc/v1/docker_pb.ts";
 import type { EventService } from "../../../gen/svc/v1/event_pb.ts";
 import type { RestShape } from "./rest-shape.ts";

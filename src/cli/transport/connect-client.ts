@@ -2,17 +2,21 @@
  * Methods of any kind over Connect's protocol with binary messages (HTTP/1.1). Loaded only by the commands that stream:
  * protobuf and its descriptors cost more than the rest of a short command.
  */
-import { create, fromBinary, toBinary } from "@bufbuild/protobuf";
-import type { DescMessage, MessageInitShape, MessageShape } from "@bufbuild/protobuf";
+import {
+  create,
+  fromBinary,
+  toBinary,
+  type DescMessage,
+  type MessageInitShape,
+  type MessageShape,
+} from "@bufbuild/protobuf";
 import { base64Decode } from "@bufbuild/protobuf/wire";
 import { ErrorDetailSchema } from "../../../gen/svc/v1/error_pb.ts";
 import type { ErrorDetailReason } from "../../../gen/svc/v1/words.ts";
-import { SvcError, knownReason } from "../../errors.ts";
-import type { ReasonPayload } from "../../errors.ts";
+import { SvcError, knownReason, type ReasonPayload } from "../../errors.ts";
 import type { CallOptions, Method, Requests } from "./client.ts";
 import { encodeEnvelope, endStreamFlag, readEnvelopes } from "./envelope.ts";
-import { readAll, send } from "./http.ts";
-import type { Endpoint } from "./http.ts";
+import { readAll, send, type Endpoint } from "./http.ts";
 
 /** Connect's error, as a unary body or the end of a stream carries it. */
 interface ConnectErrorJson {

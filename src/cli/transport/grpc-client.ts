@@ -10,8 +10,7 @@ import { createGrpcTransport, Http2SessionManager } from "@connectrpc/connect-no
 import { SvcError } from "../../errors.ts";
 import type { CallOptions, Method } from "./client.ts";
 import { connectError } from "./connect-client.ts";
-import { canceled } from "./http.ts";
-import type { Endpoint, FarEndpoint, SocketEndpoint } from "./http.ts";
+import { canceled, type Endpoint, type FarEndpoint, type SocketEndpoint } from "./http.ts";
 
 const baseUrl = "http://localhost";
 

@@ -3,8 +3,7 @@
  * takes as long to load and to warm up as a third of a whole short command.
  */
 import type { ClientHttp2Stream, OutgoingHttpHeaders } from "node:http2";
-import { connect } from "node:net";
-import type { Socket } from "node:net";
+import { connect, type Socket } from "node:net";
 import type { Writable } from "node:stream";
 import { SvcError } from "../../errors.ts";
 import { AnswerParser } from "./answer-parser.ts";

@@ -1,9 +1,7 @@
 /** Unary calls as REST: the answer is the JSON that `--json` prints. */
-import type { CallOptions } from "./client.ts";
-import { defaultTimeoutMs } from "./client.ts";
+import { type CallOptions, defaultTimeoutMs } from "./client.ts";
 import type { UnaryCall } from "./calls.ts";
-import { readAll, send } from "./http.ts";
-import type { Endpoint } from "./http.ts";
+import { readAll, send, type Endpoint } from "./http.ts";
 import { restError } from "./rest-error.ts";
 import type { Json } from "./rest-shape.ts";
 

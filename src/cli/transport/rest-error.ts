@@ -1,6 +1,5 @@
 /** The daemon's REST errors, back as the SvcError that it threw. */
-import { SvcError, knownReason } from "../../errors.ts";
-import type { ReasonPayload } from "../../errors.ts";
+import { SvcError, knownReason, type ReasonPayload } from "../../errors.ts";
 import type { ErrorDetailReason } from "../../../gen/svc/v1/words.ts";
 import type { JsonObject } from "./rest-shape.ts";
 

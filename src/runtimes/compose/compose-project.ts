@@ -21,8 +21,7 @@ import { ownerSpec, requireAllowed, type Bind, type ContainerClaims } from "../c
 import { entryType } from "../entry-type.ts";
 import { missingClock } from "../host-clock.ts";
 import { holdMounts } from "../mount-points.ts";
-import type { AppImages } from "../docker/app-images.ts";
-import { withTag } from "../docker/app-images.ts";
+import { type AppImages, withTag } from "../docker/app-images.ts";
 import { requireForeign } from "../docker/foreign-images.ts";
 import type { PublishOptions } from "../published-ports.ts";
 import type { RunnableApp, ToldProject } from "../runtime.ts";

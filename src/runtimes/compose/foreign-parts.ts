@@ -2,8 +2,13 @@
  * Compose takes a volume, a network or a container of the right name or project for the project's own. Of two apps they may
  * be the same (`a_b` with the volume `c`, and `a` with `b_c`), and nobody gets at another's data by what they call theirs.
  */
-import type { Labels } from "../../docker/attribution.ts";
-import { appLabel, composeProjectLabel, composeProjectOf, isMadeFor } from "../../docker/attribution.ts";
+import {
+  type Labels,
+  appLabel,
+  composeProjectLabel,
+  composeProjectOf,
+  isMadeFor,
+} from "../../docker/attribution.ts";
 import { unlessGone } from "../../docker/engine-errors.ts";
 import type { DockerEngine } from "../../docker/engine.ts";
 import { SvcError } from "../../errors.ts";

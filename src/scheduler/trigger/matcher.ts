@@ -1,7 +1,6 @@
 /** Which triggers are due in a minute (D21). */
 import type { Trigger } from "./trigger.ts";
-import { minuteMs, overlaps, sliceOf, slicesBetween } from "./wall-slice.ts";
-import type { WallSlice } from "./wall-slice.ts";
+import { minuteMs, overlaps, sliceOf, slicesBetween, type WallSlice } from "./wall-slice.ts";
 import type { Zone } from "./zone.ts";
 
 /** What the wall clock of a zone shows in one minute: made once per zone and minute, then each job costs a few bit tests. */

@@ -1,17 +1,13 @@
 /** A daemon with the real pipeline and REST on a socket, whose apps exist in memory only. */
-import { create } from "@bufbuild/protobuf";
-import type { DescService } from "@bufbuild/protobuf";
+import { create, type DescService } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
-import { createContextValues } from "@connectrpc/connect";
-import type { ServiceImpl } from "@connectrpc/connect";
+import { createContextValues, type ServiceImpl } from "@connectrpc/connect";
 import { connectNodeAdapter } from "@connectrpc/connect-node";
 import { mkdtemp, rm } from "node:fs/promises";
-import { createServer } from "node:http";
-import type { IncomingMessage } from "node:http";
+import { createServer, type IncomingMessage } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { AppSchema, AppService } from "../../../gen/svc/v1/app_pb.ts";
-import type { App } from "../../../gen/svc/v1/app_pb.ts";
+import { AppSchema, AppService, type App } from "../../../gen/svc/v1/app_pb.ts";
 import { BackupService } from "../../../gen/svc/v1/backup_pb.ts";
 import { DaemonService } from "../../../gen/svc/v1/daemon_pb.ts";
 import { DockerService } from "../../../gen/svc/v1/docker_pb.ts";
@@ -19,10 +15,8 @@ import { ScheduleService } from "../../../gen/svc/v1/schedule_pb.ts";
 import { SourceService } from "../../../gen/svc/v1/source_pb.ts";
 import { routes } from "../../../gen/svc/v1/routes.ts";
 import { invalidField } from "../../../src/errors.ts";
-import { implement } from "../../../src/rpc/bound-service.ts";
-import type { BoundService } from "../../../src/rpc/bound-service.ts";
-import { createPipeline } from "../../../src/rpc/pipeline.ts";
-import type { Pipeline } from "../../../src/rpc/pipeline.ts";
+import { implement, type BoundService } from "../../../src/rpc/bound-service.ts";
+import { createPipeline, type Pipeline } from "../../../src/rpc/pipeline.ts";
 import { unimplemented } from "../../../src/rpc/unimplemented.ts";
 import { userContextKey } from "../../../src/rpc/user-context.ts";
 import { BodyTurns } from "../../../src/lib/body-turns.ts";
@@ -31,8 +25,7 @@ import { Exchange } from "../../../src/rpc/exchange.ts";
 import { defaultTransportLimits } from "../../../src/transport/limits.ts";
 import { fakeApps } from "./fake-apps.ts";
 import { fakeDocker } from "./fake-docker.ts";
-import { fakeSchedules } from "./fake-schedules.ts";
-import type { FakeSchedules } from "./fake-schedules.ts";
+import { fakeSchedules, type FakeSchedules } from "./fake-schedules.ts";
 
 export const localUser = { uid: 1000, root: true, kind: "local", ownerUid: 1000 } as const;
 

@@ -2,8 +2,13 @@
 import { clone, create } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import type { ServiceImpl } from "@connectrpc/connect";
-import { ScheduleRunSchema, ScheduleSchema } from "../../../gen/svc/v1/schedule_pb.ts";
-import type { Schedule, ScheduleRun, ScheduleService } from "../../../gen/svc/v1/schedule_pb.ts";
+import {
+  ScheduleRunSchema,
+  ScheduleSchema,
+  type Schedule,
+  type ScheduleRun,
+  type ScheduleService,
+} from "../../../gen/svc/v1/schedule_pb.ts";
 import { invalidField, notFound, SvcError } from "../../../src/errors.ts";
 
 /** What `runSvc` says is now: 2026-01-02T00:00:00Z. */

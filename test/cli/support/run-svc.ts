@@ -1,8 +1,7 @@
 /** Runs the command line in this process with streams that remember. */
 import { join } from "node:path";
 import { PassThrough, Writable } from "node:stream";
-import { runCli } from "../../../src/cli/cli.ts";
-import type { CliDependencies } from "../../../src/cli/cli.ts";
+import { runCli, type CliDependencies } from "../../../src/cli/cli.ts";
 import { runFirstStage } from "../../../src/cli/first-stage.ts";
 import type { CliHost } from "../../../src/cli/host.ts";
 import { sourcePrograms } from "../../../src/daemon/programs.ts";

@@ -2,10 +2,11 @@
 import { chmod, mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { createIdentities } from "../../../src/identity/identities.ts";
-import type { Identities } from "../../../src/identity/identities.ts";
-import { createPackageResolver } from "../../../src/packages/create-package-resolver.ts";
-import type { CreatePackageResolverOptions } from "../../../src/packages/create-package-resolver.ts";
+import { createIdentities, type Identities } from "../../../src/identity/identities.ts";
+import {
+  createPackageResolver,
+  type CreatePackageResolverOptions,
+} from "../../../src/packages/create-package-resolver.ts";
 import type { InstalledPackage, PackageResolver } from "../../../src/packages/package-resolver.ts";
 import type { ResolvedPackage } from "../../../src/packages/resolved-package.ts";
 import type { SourceConfig } from "../../../src/packages/source-config.ts";

@@ -1,5 +1,4 @@
-import { createFileRegistry, fromBinary } from "@bufbuild/protobuf";
-import type { FileRegistry } from "@bufbuild/protobuf";
+import { createFileRegistry, fromBinary, type FileRegistry } from "@bufbuild/protobuf";
 import { FileDescriptorSetSchema } from "@bufbuild/protobuf/wkt";
 import { execFile } from "node:child_process";
 import { cp, mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";

@@ -1,6 +1,13 @@
 /** REST on real HTTP/1.1 and cleartext HTTP/2 servers, with a pipeline that remembers what it was called with. */
-import { create, fromJson, toJson } from "@bufbuild/protobuf";
-import type { DescMessage, DescMethod, JsonValue, Message } from "@bufbuild/protobuf";
+import {
+  create,
+  fromJson,
+  toJson,
+  type DescMessage,
+  type DescMethod,
+  type JsonValue,
+  type Message,
+} from "@bufbuild/protobuf";
 import { once } from "node:events";
 import http from "node:http";
 import http2 from "node:http2";

@@ -2,13 +2,13 @@
  * A client transport that calls the pipeline in this very process: access, validation, errors and audit as over a
  * socket, without one. Connect's own `createRouterTransport` drops context values and costs ten times as much.
  */
-import { create } from "@bufbuild/protobuf";
-import type {
-  DescMessage,
-  DescMethod,
-  DescMethodStreaming,
-  Message,
-  MessageInitShape,
+import {
+  create,
+  type DescMessage,
+  type DescMethod,
+  type DescMethodStreaming,
+  type Message,
+  type MessageInitShape,
 } from "@bufbuild/protobuf";
 import type { Transport } from "@connectrpc/connect";
 import { SvcError } from "../../../src/errors.ts";

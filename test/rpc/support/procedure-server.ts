@@ -1,9 +1,13 @@
 /** The procedures alone, on both of node's servers, and clients that say exactly what they send. */
 import { once } from "node:events";
-import { createServer as createHttp1, request as httpRequest } from "node:http";
-import type { ClientRequest, IncomingHttpHeaders, IncomingMessage } from "node:http";
-import { connect as connectHttp2, createServer as createHttp2 } from "node:http2";
-import type { ClientHttp2Stream } from "node:http2";
+import {
+  createServer as createHttp1,
+  request as httpRequest,
+  type ClientRequest,
+  type IncomingHttpHeaders,
+  type IncomingMessage,
+} from "node:http";
+import { connect as connectHttp2, createServer as createHttp2, type ClientHttp2Stream } from "node:http2";
 import type { AddressInfo } from "node:net";
 import { buffer } from "node:stream/consumers";
 import { ConnectError } from "@connectrpc/connect";
@@ -19,8 +23,7 @@ import { createProcedures } from "../../../src/rpc/procedures.ts";
 import type { UserContext } from "../../../src/rpc/user-context.ts";
 import type { HttpRequest, HttpResponse } from "../../../src/transport/http.ts";
 import { collectLog } from "../../transport/support/door.ts";
-import { fakeServices } from "../../transport/support/fake-services.ts";
-import type { FakeHandlers } from "../../transport/support/fake-services.ts";
+import { fakeServices, type FakeHandlers } from "../../transport/support/fake-services.ts";
 
 export const ways = ["Connect over HTTP/1.1", "Connect over HTTP/2", "gRPC"] as const;
 export type Way = (typeof ways)[number];

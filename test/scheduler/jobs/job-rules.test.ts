@@ -1,14 +1,13 @@
 /** What the contract cannot say of a job: each broken rule is one violation of one field, all of them at once. */
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import test from "ava";
-import type { ScheduleActionSchema } from "../../../gen/svc/v1/schedule_pb.ts";
 import {
+  type ScheduleActionSchema,
   UpsertScheduleRequestSchema,
   type ScheduleAction,
   type UpsertScheduleRequest,
 } from "../../../gen/svc/v1/schedule_pb.ts";
-import type { FieldViolation } from "../../../src/errors.ts";
-import { SvcError } from "../../../src/errors.ts";
+import { type FieldViolation, SvcError } from "../../../src/errors.ts";
 import { JobRules } from "../../../src/scheduler/jobs/job-rules.ts";
 import type { Job, JobSpec } from "../../../src/scheduler/jobs/job.ts";
 import { TriggerParser } from "../../../src/scheduler/trigger/trigger.ts";

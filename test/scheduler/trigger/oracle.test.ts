@@ -1,8 +1,7 @@
 /** Next firings against cron-parser: whatever differs has a name here, and the policy of D21 says that ours is right. */
 import { CronExpressionParser } from "cron-parser";
 import test from "ava";
-import { nextFiring } from "../../../src/scheduler/trigger/next-firing.ts";
-import type { Firing } from "../../../src/scheduler/trigger/next-firing.ts";
+import { nextFiring, type Firing } from "../../../src/scheduler/trigger/next-firing.ts";
 import { TriggerParser } from "../../../src/scheduler/trigger/trigger.ts";
 import { Zones } from "../../../src/scheduler/trigger/zone.ts";
 import { Policy } from "./support/policy.ts";

@@ -5,8 +5,7 @@ import { promisify } from "node:util";
 import test from "ava";
 import fc from "fast-check";
 import { SvcError } from "../../../src/errors.ts";
-import { TriggerParser, triggerProblem } from "../../../src/scheduler/trigger/trigger.ts";
-import type { Trigger } from "../../../src/scheduler/trigger/trigger.ts";
+import { TriggerParser, triggerProblem, type Trigger } from "../../../src/scheduler/trigger/trigger.ts";
 import { parseTrigger } from "../support/parse-trigger.ts";
 
 /** The five fields written out, and the kind. */

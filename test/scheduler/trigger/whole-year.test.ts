@@ -2,8 +2,7 @@
 import test from "ava";
 import { isDue, viewMinute } from "../../../src/scheduler/trigger/matcher.ts";
 import { nextFiring } from "../../../src/scheduler/trigger/next-firing.ts";
-import { Zones } from "../../../src/scheduler/trigger/zone.ts";
-import type { Zone } from "../../../src/scheduler/trigger/zone.ts";
+import { Zones, type Zone } from "../../../src/scheduler/trigger/zone.ts";
 import { Policy } from "./support/policy.ts";
 import { createRandom, randomCron } from "./support/random-trigger.ts";
 import { WallClock } from "./support/wall-clock.ts";

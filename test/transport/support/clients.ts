@@ -1,6 +1,5 @@
 /** The protocols that every call is tried over. */
-import { request as httpRequest } from "node:http";
-import type { IncomingHttpHeaders } from "node:http";
+import { request as httpRequest, type IncomingHttpHeaders } from "node:http";
 import type { Interceptor, Transport } from "@connectrpc/connect";
 import {
   createConnectTransport,

@@ -5,14 +5,11 @@ import { join } from "node:path";
 import { sourcePages } from "../../../src/daemon/page-files.ts";
 import type { AuditRecord } from "../../../src/rpc/audit.ts";
 import type { BoundService } from "../../../src/rpc/bound-service.ts";
-import { createPipeline } from "../../../src/rpc/pipeline.ts";
-import type { Pipeline } from "../../../src/rpc/pipeline.ts";
+import { createPipeline, type Pipeline } from "../../../src/rpc/pipeline.ts";
 import { mintToken } from "../../../src/tokens/token-digest.ts";
 import type { Tokens } from "../../../src/tokens/tokens.ts";
-import { createListeners } from "../../../src/transport/listeners.ts";
-import type { Listeners, ListenersOptions } from "../../../src/transport/listeners.ts";
-import { fakeServices } from "./fake-services.ts";
-import type { FakeHandlers } from "./fake-services.ts";
+import { createListeners, type Listeners, type ListenersOptions } from "../../../src/transport/listeners.ts";
+import { fakeServices, type FakeHandlers } from "./fake-services.ts";
 
 export interface LogLine {
   readonly level: "info" | "warn" | "error";

@@ -1,6 +1,5 @@
 /** `svc backup create`: one archive, to any number of storages. */
-import type { Command } from "commander";
-import { Option } from "commander";
+import { type Command, Option } from "commander";
 import type { CommandContext } from "../../context.ts";
 import { ReportedError } from "../../failure.ts";
 import { followProgress } from "../../follow-progress.ts";

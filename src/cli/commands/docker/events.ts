@@ -1,6 +1,5 @@
 /** `svc docker events`: what happens on the engine, as it happens. */
-import { Option } from "commander";
-import type { Command } from "commander";
+import { Option, type Command } from "commander";
 import type { CommandContext } from "../../context.ts";
 import { collect } from "../../option-values.ts";
 import type { RunCommand } from "../../run-command.ts";

@@ -2,8 +2,7 @@
 import type { Command } from "commander";
 import type { CommandContext } from "../../context.ts";
 import { addLogsOptions } from "../../logs-options.ts";
-import { printLogs } from "../../logs.ts";
-import type { LogsOptions } from "../../logs.ts";
+import { printLogs, type LogsOptions } from "../../logs.ts";
 import type { RunCommand } from "../../run-command.ts";
 import { calls } from "../../transport/calls.ts";
 

@@ -1,6 +1,5 @@
 /** `svc docker prune`: the plan first, then the question, then what the plan says. */
-import { Argument, Option } from "commander";
-import type { Command } from "commander";
+import { Argument, Option, type Command } from "commander";
 import type { CommandContext } from "../../context.ts";
 import { UsageError } from "../../failure.ts";
 import type { RunCommand } from "../../run-command.ts";
@@ -8,8 +7,7 @@ import { confirm, isInteractive, nothingRemoved } from "../../prompt.ts";
 import { prunedColumns, skippedColumns } from "../../render/docker-table.ts";
 import { renderTable } from "../../render/table.ts";
 import { formatBytes } from "../../render/units.ts";
-import { calls } from "../../transport/calls.ts";
-import type { PruneResult } from "../../transport/calls.ts";
+import { calls, type PruneResult } from "../../transport/calls.ts";
 
 /** The word of the command line and that of the API. */
 const targets = { images: "images", volumes: "volumes", "build-cache": "build_cache" } as const;

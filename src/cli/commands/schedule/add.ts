@@ -1,16 +1,13 @@
 /** `svc schedule add`. */
-import { Argument, Option } from "commander";
-import type { Command } from "commander";
+import { Argument, Option, type Command } from "commander";
 import { SvcError } from "../../../errors.ts";
 import type { CommandContext } from "../../context.ts";
 import { warnIfManaged } from "../../managed.ts";
 import type { RunCommand } from "../../run-command.ts";
 import { escapeControls } from "../../render/escape.ts";
 import { nextRunSentence } from "../../render/schedule-table.ts";
-import { calls } from "../../transport/calls.ts";
-import type { Schedule, ScheduleRequest } from "../../transport/calls.ts";
-import { actionTypes, addJobFlags, bareAction, requireFlags, withFlags } from "./job-flags.ts";
-import type { JobFlags } from "./job-flags.ts";
+import { calls, type Schedule, type ScheduleRequest } from "../../transport/calls.ts";
+import { actionTypes, addJobFlags, bareAction, requireFlags, withFlags, type JobFlags } from "./job-flags.ts";
 import { jobName } from "./job-names.ts";
 import { findJob } from "./jobs.ts";
 import { isAlreadyThere, makeJob, makeNamedJob } from "./write-job.ts";

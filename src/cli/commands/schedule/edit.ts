@@ -7,10 +7,8 @@ import type { RunCommand } from "../../run-command.ts";
 import { isInteractive } from "../../prompt.ts";
 import { escapeControls } from "../../render/escape.ts";
 import { nextRunSentence } from "../../render/schedule-table.ts";
-import { calls } from "../../transport/calls.ts";
-import type { Schedule } from "../../transport/calls.ts";
-import { addJobFlags, bareAction, saysSomething, withFlags } from "./job-flags.ts";
-import type { JobFlags } from "./job-flags.ts";
+import { calls, type Schedule } from "../../transport/calls.ts";
+import { addJobFlags, bareAction, saysSomething, withFlags, type JobFlags } from "./job-flags.ts";
 import { getJob, requestOf } from "./jobs.ts";
 import { changeJob } from "./write-job.ts";
 

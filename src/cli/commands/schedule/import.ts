@@ -2,15 +2,13 @@
 import type { Command } from "commander";
 import { SvcError } from "../../../errors.ts";
 import type { CommandContext } from "../../context.ts";
-import { readCrontab } from "../../crontab/crontab.ts";
-import type { CrontabEntry, CrontabRemark } from "../../crontab/crontab.ts";
+import { readCrontab, type CrontabEntry, type CrontabRemark } from "../../crontab/crontab.ts";
 import { asSvcError, UsageError } from "../../failure.ts";
 import type { RunCommand } from "../../run-command.ts";
 import { readInput } from "../../read-input.ts";
 import { escapeControls } from "../../render/escape.ts";
 import { renderTable } from "../../render/table.ts";
-import { calls } from "../../transport/calls.ts";
-import type { Schedule, ScheduleRequest } from "../../transport/calls.ts";
+import { calls, type Schedule, type ScheduleRequest } from "../../transport/calls.ts";
 import { bareAction } from "./job-flags.ts";
 import { commandName, freeId } from "./job-names.ts";
 import { listAllJobs } from "./jobs.ts";

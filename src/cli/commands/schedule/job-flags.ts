@@ -1,6 +1,5 @@
 /** The flags that say what a job is: for `svc schedule add` and `edit`. */
-import { Option } from "commander";
-import type { Command } from "commander";
+import { Option, type Command } from "commander";
 import { UsageError } from "../../failure.ts";
 import { collect, parseCount, parseDuration } from "../../option-values.ts";
 import type { Schedule, ScheduleRequest } from "../../transport/calls.ts";

@@ -3,8 +3,7 @@ import { outputOnlyFields } from "../../../../gen/svc/v1/fields.ts";
 import type { CommandContext } from "../../context.ts";
 import { asSvcError } from "../../failure.ts";
 import { pagesOf } from "../../pages.ts";
-import { calls } from "../../transport/calls.ts";
-import type { Schedule, ScheduleRequest } from "../../transport/calls.ts";
+import { calls, type Schedule, type ScheduleRequest } from "../../transport/calls.ts";
 import { jobRef, type OwnerOption } from "./owner-option.ts";
 
 /** @param managedBy only jobs of this owner; empty for the operator's, undefined for all */

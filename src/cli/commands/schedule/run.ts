@@ -9,8 +9,7 @@ import type { RunCommand } from "../../run-command.ts";
 import { ByteOutput, writeOutput } from "../../render/byte-output.ts";
 import { escapeControls, escapeLines } from "../../render/escape.ts";
 import { resultText, tookText } from "../../render/schedule-table.ts";
-import { calls } from "../../transport/calls.ts";
-import type { ScheduleRun } from "../../transport/calls.ts";
+import { calls, type ScheduleRun } from "../../transport/calls.ts";
 import { jobRef, ownerOption, type OwnerOption } from "./owner-option.ts";
 
 interface RunOptions extends OwnerOption {

@@ -1,6 +1,5 @@
 /** `svc schedule runs`: what came of a job. */
-import { InvalidArgumentError, Option } from "commander";
-import type { Command } from "commander";
+import { InvalidArgumentError, Option, type Command } from "commander";
 import { notFound } from "../../../errors.ts";
 import type { CommandContext } from "../../context.ts";
 import { UsageError } from "../../failure.ts";
@@ -11,8 +10,7 @@ import { parseCount } from "../../option-values.ts";
 import { inLocalTime, inUtc, relativeTo } from "../../render/instant.ts";
 import { resultText, runColor, runColumns, tookText, waitText } from "../../render/schedule-table.ts";
 import { pagesOf } from "../../pages.ts";
-import { calls } from "../../transport/calls.ts";
-import type { ScheduleRun, ScheduleRuns } from "../../transport/calls.ts";
+import { calls, type ScheduleRun, type ScheduleRuns } from "../../transport/calls.ts";
 import { jobRef, ownerOption, type OwnerOption } from "./owner-option.ts";
 
 interface RunsOptions extends OwnerOption {

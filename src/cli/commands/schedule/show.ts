@@ -2,8 +2,7 @@
 import type { Command } from "commander";
 import type { CommandContext } from "../../context.ts";
 import type { RunCommand } from "../../run-command.ts";
-import { inLocalTime, inUtc, relativeTo } from "../../render/instant.ts";
-import type { InstantFormat } from "../../render/instant.ts";
+import { inLocalTime, inUtc, relativeTo, type InstantFormat } from "../../render/instant.ts";
 import {
   actionText,
   jobOwnerText,

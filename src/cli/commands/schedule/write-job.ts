@@ -2,8 +2,7 @@
 import type { CommandContext } from "../../context.ts";
 import { asSvcError } from "../../failure.ts";
 import { escapeControls } from "../../render/escape.ts";
-import { calls } from "../../transport/calls.ts";
-import type { Schedule, ScheduleRequest } from "../../transport/calls.ts";
+import { calls, type Schedule, type ScheduleRequest } from "../../transport/calls.ts";
 import { idsLike } from "./job-names.ts";
 import { warnIfManaged } from "../../managed.ts";
 import { getJob, requestOf } from "./jobs.ts";

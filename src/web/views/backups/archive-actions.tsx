@@ -1,5 +1,4 @@
-import type { Timestamp } from "@bufbuild/protobuf/wkt";
-import { timestampDate } from "@bufbuild/protobuf/wkt";
+import { type Timestamp, timestampDate } from "@bufbuild/protobuf/wkt";
 import { useSignal } from "@preact/signals";
 import type { RestoreBackupResponse, VerifyBackupResponse } from "../../../../gen/svc/v1/backup_pb.ts";
 import { useAction } from "../../action.ts";
