@@ -56,6 +56,7 @@ export interface MethodShape {
 }
 
 /**
+ * @public the build writes calls of it
  * @param json a {@link FileShape}
  * @param imports what its types come from
  */
