@@ -82,7 +82,9 @@ function toldOfMessage(message: DescMessage): object {
 function toldOfField(field: DescField): unknown {
   const { parent, proto, message, enum: named, oneof, ...rest } = field;
   const says = String(field);
-  const presets = "getDefaultValue" in field && field.getDefaultValue();
+  // Those of messages and lists have the word and no answer.
+  const { getDefaultValue } = field as { getDefaultValue?: () => unknown };
+  const presets = getDefaultValue?.();
   const own = {
     parent: parent.typeName,
     message: message?.typeName,
