@@ -45,6 +45,8 @@ export async function runCli(host: CliHost, dependencies: CliDependencies): Prom
     if (shown !== undefined) return shown;
   }
   const args = withHelpAtItsPlace(program, host.args);
+  const hint = suggestion(program, args);
+  program.showSuggestionAfterError(hint === undefined);
   try {
     if (host.args[0] === "__complete") {
       const { complete } = await import("./complete.ts");
@@ -53,9 +55,8 @@ export async function runCli(host: CliHost, dependencies: CliDependencies): Prom
     }
     await program.parseAsync(args, { from: "user" });
   } catch (error) {
-    return asksForJson(args)
-      ? usageFailureJson(host, error, suggestion(program, error, args))
-      : usageFailure(host, error, suggestion(program, error, args));
+    const isUnknown = error instanceof CommanderError && error.code === "commander.unknownCommand";
+    return (asksForJson(args) ? usageFailureJson : usageFailure)(host, error, isUnknown ? hint : undefined);
   }
   return exitCode;
 }

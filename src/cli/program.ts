@@ -1,5 +1,5 @@
 /** The commands and options of `svc`. */
-import { Command, CommanderError, InvalidArgumentError, Option } from "commander";
+import { Command, InvalidArgumentError, Option } from "commander";
 import { addApiCommand } from "./commands/api.ts";
 import { addAppCommand } from "./commands/app.ts";
 import { addLifecycleCommands } from "./commands/app-lifecycle.ts";
@@ -209,15 +209,19 @@ export function namedApp(command: Command): string | undefined {
   return typeof first === "string" ? first : undefined;
 }
 
-/** What is right with a command that Commander does not know: `svc info` is `svc app info`. */
-export function suggestion(program: Command, error: unknown, args: readonly string[]): string | undefined {
-  if (!(error instanceof CommanderError) || error.code !== "commander.unknownCommand") return undefined;
-  const unknown = args.find((arg) => !arg.startsWith("-"));
-  const app = program.commands.find((command) => command.name() === "app");
-  const known = app?.commands.find((command) =>
-    [command.name(), ...command.aliases()].includes(unknown ?? ""),
-  );
-  return known === undefined ? undefined : `It is: svc app ${known.name()}`;
+const isCalled = (command: Command, word: string): boolean =>
+  [command.name(), ...command.aliases()].includes(word);
+
+/** What is right with a command that belongs to another: `svc info` is `svc app info`. Commander guesses by letters alone. */
+export function suggestion(program: Command, args: readonly string[]): string | undefined {
+  const word = args.find((arg) => !arg.startsWith("-")) ?? "";
+  if (program.commands.some((command) => isCalled(command, word))) return undefined;
+  for (const name of ["app", "daemon"]) {
+    const group = program.commands.find((command) => command.name() === name);
+    const known = group?.commands.find((command) => isCalled(command, word));
+    if (known !== undefined) return `It is: svc ${name} ${known.name()}`;
+  }
+  return undefined;
 }
 
 /** Whether `--json` stands on a command line, which nothing has understood when it is wrong. */
@@ -231,8 +235,7 @@ export function asksForJson(args: readonly string[]): boolean {
  * as `svc app help start`: it looks at one word only.
  */
 export function withHelpAtItsPlace(program: Command, args: readonly string[]): readonly string[] {
-  const find = (parent: Command, name: string) =>
-    parent.commands.find((command) => [command.name(), ...command.aliases()].includes(name));
+  const find = (parent: Command, name: string) => parent.commands.find((command) => isCalled(command, name));
   let parent = program;
   for (const [index, word] of args.entries()) {
     if (word.startsWith("-")) continue;

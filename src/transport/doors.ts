@@ -171,7 +171,10 @@ export class Doors {
 
   #createServer(onConnection: (socket: Socket) => void): Server {
     const server = createServer(connectionOptions, onConnection);
-    server.on("error", (err) => this.#options.log.error({ err }, "a listener failed"));
+    // What keeps it from listening at all is whoever's has begun that to say.
+    server.on("error", (err) => {
+      if (server.listening) this.#options.log.error({ err }, "a listener failed");
+    });
     this.#servers.push(server);
     return server;
   }

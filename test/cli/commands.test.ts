@@ -160,6 +160,11 @@ const cases: CommandCase[] = [
     stderr: /fetch/,
   },
   {
+    args: ["upgrade", "idle", "--version", "1.0.0"],
+    stdout: /^Took idle 1\.0\.0 anew from its source\n$/,
+    stderr: /fetch/,
+  },
+  {
     args: ["upgrade", "hello"],
     exitCode: 5,
     stderr:
@@ -243,6 +248,7 @@ const cases: CommandCase[] = [
   { args: ["api", "--list"], stdout: /AppService\.ListApps +unary +user/ },
   { args: ["api", "AppService.InstallApp", "--describe"], stdout: /spec +string +yes/ },
   { args: ["info", "x"], exitCode: 2, stderr: /It is: svc app info/ },
+  { args: ["reload"], exitCode: 2, stderr: /^svc: unknown command 'reload'\nIt is: svc daemon reload\n$/ },
   { args: ["isntall", "x"], exitCode: 2, stderr: /\(Did you mean install\?\)/ },
   { args: ["lss"], exitCode: 2, stderr: /^svc: unknown command 'lss'\n\(Did you mean ls\?\)\n$/ },
   { args: ["help", "lss"], exitCode: 2, stderr: /^svc: unknown command 'lss'\n\(Did you mean ls\?\)\n$/ },
@@ -345,6 +351,7 @@ test("--json prints an error in the shape of REST, on stderr", async (t) => {
 for (const [args, error] of [
   [["lss"], /^unknown command 'lss' \(Did you mean ls\?\)$/],
   [["info", "x"], /^unknown command 'info'.*; It is: svc app info$/],
+  [["reload"], /^unknown command 'reload'; It is: svc daemon reload$/],
   [["help", "frobnicate"], /^unknown command 'frobnicate'$/],
   [["app", "start"], /^missing required argument 'id'$/],
   [["app"], /^name a command; see them with --help$/],

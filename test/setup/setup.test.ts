@@ -8,6 +8,7 @@ import { promisify } from "node:util";
 import test, { type ExecutionContext } from "ava";
 import { completionScripts } from "../../src/cli/completion-scripts.ts";
 import { setUp, type SetupOptions } from "../../src/setup/setup.ts";
+import { runSvc } from "../cli/support/run-svc.ts";
 
 const unitsDir = fileURLToPath(new URL("../../packaging", import.meta.url));
 
@@ -99,6 +100,28 @@ test("svc is compiled for the Node that is here, once, and in one's own director
   t.deepEqual(await setUpAs(uid), [[codeFile], []]);
   t.deepEqual(await setUpAs(uid), [[], [codeFile]]);
   t.is(await readFile(codeFile, "utf8"), "code");
+});
+
+test("a user hears of the system's daemon, whose port one of their own cannot have", async (t) => {
+  const home = await emptyRoot(t, false);
+  const system = join(home, "system.sock");
+  const setUpHome = async (): Promise<string> => {
+    const program = {
+      command: ["svc"],
+      unitsDir,
+      docsDir: home,
+      settingsThread: () => Promise.resolve(unitsDir),
+    };
+    const sockets = { checkoutDir: undefined, system, user: join(home, "user.sock") };
+    const { stderr, exitCode } = await runSvc(["setup"], { host: { home, program, sockets } });
+    t.is(exitCode, 0);
+    return stderr;
+  };
+  t.notRegex(await setUpHome(), /system's daemon/);
+  await writeFile(system, "");
+  const said = await setUpHome();
+  t.true(said.includes(`The system's daemon is there for you, too (${system}).`), said);
+  t.regex(said, /\[api\] listen of your configuration\.\nNext: /);
 });
 
 test("without systemd there are no units", async (t) => {

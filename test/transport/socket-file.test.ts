@@ -7,7 +7,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import test, { type ExecutionContext } from "ava";
 import { rest } from "./support/clients.ts";
-import { openDoor } from "./support/door.ts";
+import { collectLog, openDoor } from "./support/door.ts";
 
 async function temporaryDirectory(t: ExecutionContext): Promise<string> {
   const directory = await mkdtemp(join(tmpdir(), "svc-socket-"));
@@ -106,9 +106,11 @@ test("a directory that is missing is made", async (t) => {
 
 test("a TCP address in use ends the start with what to do", async (t) => {
   await using door = await openDoor();
-  await t.throwsAsync(openDoor({ tcp: { host: "127.0.0.1", port: door.port } }), {
+  const { log, lines } = collectLog();
+  await t.throwsAsync(openDoor({ tcp: { host: "127.0.0.1", port: door.port }, log }), {
     message: new RegExp(`cannot listen on 127.0.0.1:${door.port} \\(EADDRINUSE\\)`),
   });
+  t.deepEqual(lines, [], "that sentence is all that is said");
 });
 
 test("root has a socket of its own, which nobody else reaches, and which goes with its daemon", async (t) => {

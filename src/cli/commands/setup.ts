@@ -2,6 +2,7 @@
 import type { Command } from "commander";
 import { completionScripts } from "../completion-scripts.ts";
 import type { CommandContext } from "../context.ts";
+import { exists } from "../exists.ts";
 import type { RunCommand } from "../run-command.ts";
 
 export function addSetupCommand(parent: Command, run: RunCommand): void {
@@ -16,7 +17,7 @@ export function addSetupCommand(parent: Command, run: RunCommand): void {
 }
 
 async function setUpHost(context: CommandContext): Promise<void> {
-  const { uid, home, env, program } = context.host;
+  const { uid, home, env, program, sockets } = context.host;
   const { setUp } = await import("../../setup/setup.ts");
   const result = await setUp({
     environment: { uid, home, env },
@@ -33,5 +34,11 @@ async function setUpHost(context: CommandContext): Promise<void> {
   await context.print(
     [...written.map((path) => `wrote ${path}`), ...kept.map((path) => `kept  ${path}`), ""].join("\n"),
   );
+  if (uid !== 0 && exists(sockets.system)) {
+    context.note(
+      `The system's daemon is there for you, too (${sockets.system}). ` +
+        "One of your own needs another port than it has: [api] listen of your configuration.",
+    );
+  }
   context.note(`Next: ${next.join(" && ")}`);
 }

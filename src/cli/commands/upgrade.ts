@@ -61,7 +61,10 @@ async function upgrade(
     },
     text: ({ id, up_to_date: upToDate, from, to, restarted }) => {
       if (upToDate) return `${id} is up to date at ${to}`;
-      return `Upgraded ${id} from ${from} to ${to}${restarted ? ", and started it again" : ""}`;
+      // A directory tells its releases by nothing but the version that it says.
+      const done =
+        from === to ? `Took ${id} ${to} anew from its source` : `Upgraded ${id} from ${from} to ${to}`;
+      return `${done}${restarted ? ", and started it again" : ""}`;
     },
   });
 }

@@ -15,7 +15,9 @@ export function createAppUpdateAction(apps: Pick<AppHands, "upgrade">): Action {
       const app = appOf(job);
       const upgraded = await apps.upgrade(app, newest, callerOf(job, { isRoot }), { signal });
       const { upToDate, from, to } = upgraded;
-      write(upToDate ? `${app} ${to} is up to date\n` : `${app} upgraded from ${from} to ${to}\n`);
+      if (upToDate) write(`${app} ${to} is up to date\n`);
+      else if (from === to) write(`${app} ${to} taken anew from its source\n`);
+      else write(`${app} upgraded from ${from} to ${to}\n`);
       return {};
     },
   };

@@ -10,11 +10,13 @@ import { act, type ActOptions } from "../support/act.ts";
 interface FakeOptions {
   fail?: Readonly<Partial<Record<string, Error>>>;
   upToDate?: boolean;
+  /** The newest version. */
+  to?: string;
   hang?: string;
 }
 
 /** Apps that write down what they are asked for. */
-function fakeApps({ fail = {}, upToDate = false, hang }: FakeOptions = {}) {
+function fakeApps({ fail = {}, upToDate = false, to = "2.0", hang }: FakeOptions = {}) {
   const asked: string[] = [];
   const callers: AppCaller[] = [];
   const does = (verb: string) => (id: string, caller: AppCaller) => {
@@ -34,7 +36,7 @@ function fakeApps({ fail = {}, upToDate = false, hang }: FakeOptions = {}) {
       does("upgrade")(stopApp ? `${id} stopped for it` : id, caller).then(() => ({
         upToDate,
         from: "1.0",
-        to: upToDate ? "1.0" : "2.0",
+        to: upToDate ? "1.0" : to,
       })),
     place: () => Promise.resolve({ directory: "/nowhere", uid: 0 }),
   };
@@ -82,6 +84,7 @@ test("an app is upgraded, stopped for it if it runs", async (t) => {
 
 test("it says when there is nothing newer", async (t) => {
   t.is((await update({ upToDate: true }).run).output, "a 1.0 is up to date\n");
+  t.is((await update({ to: "1.0" }).run).output, "a 1.0 taken anew from its source\n");
 });
 
 test("an upgrade that fails is the run's error", async (t) => {
