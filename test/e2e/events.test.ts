@@ -196,6 +196,30 @@ rootTest(`a job goes by an event that its owner may see${needsRoot}`, async (t) 
   });
 });
 
+test("a backup that comes to nothing is told with why, and starts what waits for it", async (t) => {
+  await using daemon = await startDaemon();
+  const dir = join(daemon.dir, "web");
+  await writePackage(dir, await freePort());
+  await daemon.client(AppService).installApp({ spec: dir });
+  const backups = daemon.client(BackupService);
+  // A file is no directory.
+  const location = { case: "local", value: { dir: daemon.configFile } } as const;
+  await backups.upsertBackupStorage({ name: "broken", location });
+  const schedules = daemon.client(ScheduleService);
+  const triggers = { failed: "on:backup.failed web", any: "on:backup.failed", made: "on:backup.made web" };
+  for (const [id, trigger] of Object.entries({ ...triggers, anothers: "on:backup.failed hello" }))
+    await schedules.upsertSchedule({ id, trigger, action: { type: "shell", command: "exit 0" } });
+  const { results } = await backups.createBackup({ appId: "web", storages: ["broken", "local"] });
+  const runs = async (id: string) => (await schedules.listScheduleRuns({ id })).runs.map(({ status }) => status);
+  for (const id of Object.keys(triggers))
+    await eventually(async () => assert.deepEqual(await runs(id), ["SUCCEEDED"], id), deadlineMs);
+  t.deepEqual(await runs("anothers"), []);
+  const told = await held(daemon, { kinds: ["backup"] });
+  t.deepEqual(told.map(short).toSorted(), ["backup.failed web broken", "backup.made web local"]);
+  t.is(told.find(({ kind }) => kind === "backup.failed")?.message, results[0]?.error);
+  t.not(results[0]?.error, "");
+});
+
 async function get(socketPath: string, path: string): Promise<string> {
   const { promise, resolve, reject } = Promise.withResolvers<string>();
   request({ socketPath, path, headers: { host: "localhost" } }, (response) => {

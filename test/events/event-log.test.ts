@@ -108,9 +108,11 @@ test("a reader that is too slow starts over, and nothing waits for it", async (t
 });
 
 test("a cursor of an earlier daemon asks for a new look, one that is none is refused", async (t) => {
-  const { append, subjects } = world();
+  const { append, read, subjects } = world();
   append(1);
   t.deepEqual(await subjects({ after: "0123456789ab-1" }), ["reset"]);
+  const ahead = ((await read())[0]?.cursor ?? "").replace(/\d+$/, "2");
+  t.deepEqual(await subjects({ after: ahead }), ["reset"], "nor has it told of what comes");
   for (const after of ["1", "0123456789ab", "0123456789ab-", "0123456789ab-1 "]) {
     await t.throwsAsync(subjects({ after }), { instanceOf: SvcError, message: /after/ }, after);
   }

@@ -3,10 +3,12 @@ import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { join } from "node:path";
+import { fromBinary } from "@bufbuild/protobuf";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
 import { AuditService } from "../../gen/svc/v1/audit_pb.ts";
 import { DaemonService } from "../../gen/svc/v1/daemon_pb.ts";
 import { MonitorService } from "../../gen/svc/v1/monitor_pb.ts";
+import { ProcessService, SignalProcessRequestSchema } from "../../gen/svc/v1/process_pb.ts";
 import { TokenService } from "../../gen/svc/v1/token_pb.ts";
 import { needsRoot } from "../support/daemon.ts";
 import { errorOf } from "../support/errors.ts";
@@ -103,7 +105,16 @@ browserTest(
     await isForEverybody(t, page, "processes");
     await process_.getByRole("button", { name: "End" }).click();
     t.is(child.exitCode ?? child.signalCode, null, "a question is no answer");
-    await page.getByRole("dialog").getByRole("button", { name: "End" }).click();
+    const { processes } = await daemon.client(ProcessService).listProcesses({});
+    const [asked] = await Promise.all([
+      page.waitForRequest("**/svc.v1.ProcessService/SignalProcess"),
+      page.getByRole("dialog").getByRole("button", { name: "End" }).click(),
+    ]);
+    t.is(
+      fromBinary(SignalProcessRequestSchema, asked.postDataBuffer() ?? new Uint8Array()).expectedStartTicks,
+      processes.find(({ pid }) => pid === child.pid)?.startTicks,
+      "no other process that has this number by then",
+    );
     t.deepEqual(await ended, [null, "SIGTERM"]);
     await eventually(async () => {
       await page.getByRole("button", { name: "Read again" }).click();

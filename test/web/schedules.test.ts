@@ -236,6 +236,21 @@ browserTest(
     const week = page.getByRole("region", { name: "The week to come" });
     await week.getByRole("link", { name: "slow" }).nth(5).waitFor();
     t.true((await week.getByRole("link", { name: "slow" }).count()) <= 7);
+    const action = { type: "shell", command: "true" };
+    await schedules.upsertSchedule({ id: "never", trigger: "daily@03:14", action, enabled: false });
+    const trigger = `14 3 * * ${(new Date().getDay() + 3) % 7}`;
+    const { nextRunUnix } = await schedules.upsertSchedule({ id: "weekly", trigger, action });
+    const day = new Date(Number(nextRunUnix) * 1000).toLocaleDateString("en-US", {
+      weekday: "short",
+      day: "numeric",
+      month: "short",
+    });
+    const weekly = week.getByRole("link", { name: "weekly" });
+    await weekly.waitFor();
+    t.is(await weekly.count(), 1);
+    const ofDay = week.getByRole("listitem").filter({ has: page.getByRole("heading", { name: day }) });
+    t.regex((await ofDay.textContent()) ?? "", /slow 3:13.*weekly 3:14/);
+    t.is(await week.getByRole("link", { name: "never" }).count(), 0, "what is switched off does not run");
     await isForEverybody(t, page, "a week");
     t.deepEqual(complaints, []);
   },
