@@ -14,20 +14,20 @@ export function When({ at, isExact }: WhenProps) {
   const full = date.toLocaleString(undefined, { dateStyle: "full", timeStyle: "long" });
   return (
     <time dateTime={date.toISOString()} title={full}>
-      {isExact === true ? date.toLocaleString(undefined, exact) : momentText(date)}
+      {momentText(date, isExact)}
     </time>
   );
 }
 
 const clock = { hour: "numeric", minute: "2-digit" } as const;
-const exact = { dateStyle: "medium", timeStyle: "medium" } as const;
 
 /** With the month in words, as of `3/4` nobody knows which is the day; the year goes without saying while it is this one. */
-export function momentText(date: Date): string {
+export function momentText(date: Date, isExact = false): string {
   const isThisYear = date.getFullYear() === new Date().getFullYear();
   return date.toLocaleString(undefined, {
     ...{ month: "short", day: "numeric", ...clock },
     ...(!isThisYear && { year: "numeric" }),
+    ...(isExact && { second: "2-digit" }),
   });
 }
 

@@ -99,8 +99,8 @@ function Command({ of }: { of: string }) {
 const processColumns: readonly Column<Process>[] = [
   { title: columns.name, cell: ({ name }) => <Text of={name} /> },
   { title: columns.pid, kind: "figure", cell: ({ pid }) => String(pid) },
-  { title: columns.user, cell: ({ user }) => <Text of={user} /> },
-  { title: columns.app, cell: ({ appId }) => <AppLink id={appId} /> },
+  { title: columns.user, kind: "word", cell: ({ user }) => <Text of={user} /> },
+  { title: columns.app, kind: "word", cell: ({ appId }) => <AppLink id={appId} /> },
   { title: columns.cpu, kind: "figure", cell: ({ cpuPercent }) => formatPercent(cpuPercent) },
   { title: columns.memory, kind: "figure", cell: ({ rssBytes }) => formatBytes(rssBytes) },
   { title: columns.started, cell: ({ startedAt }) => <When at={startedAt} /> },
