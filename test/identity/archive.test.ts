@@ -12,7 +12,8 @@ const oddTree = `
   mkdir -p data/sub/deep data/empty repo && cd data &&
   echo one > f && chmod 640 f && ln f sub/hard && ln -s ../f sub/soft && ln -s /nowhere dangling &&
   truncate -s 64M sparse && printf x | dd of=sparse bs=1 seek=40000000 conv=notrunc 2>/dev/null &&
-  printf y > "$(printf 'bad\\377\\nname')" && echo é > 'é' && mkfifo fifo &&
+  printf y > "$(printf 'bad\\377\\nname')" && echo é > 'é' &&
+  mkfifo fifo && setfacl -m u:1:rw,g::-,m:rw fifo &&
   touch "$(printf 'x%.0s' $(seq 255))" && p=$(printf 'd%.0s' $(seq 200)) && mkdir -p $p/$p && echo deep > $p/$p/$p &&
   setfattr -n user.note -v "a b" f && setfacl -m u:1:r f && setfacl -d -m u:1:r empty &&
   head -c 9000000 /dev/urandom > big && chmod 4755 big &&

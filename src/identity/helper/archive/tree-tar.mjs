@@ -3,7 +3,7 @@
  * lists of access rights. tar(1) writes the same, but hashing and cutting what comes of its pipe takes longer than reading files.
  */
 import { closeSync, constants, openSync, read, readlinkSync, readSync } from "node:fs";
-import { at, namesIn, reopen } from "../directory.mjs";
+import { at, namesIn, openPlace, reopen } from "../directory.mjs";
 import { headers, padding } from "../host/archive/tar-bytes.mjs";
 import { hasCode, RequestError } from "../request-error.mjs";
 import { Trail } from "../trail.mjs";
@@ -192,8 +192,7 @@ export class TreeTar {
         break;
       }
       case S_IFIFO:
-        this.#whole(stats, { type: "fifo", path });
-        this.#note(stats, path);
+        this.#fifo(parent, name, path);
         break;
       case S_IFSOCK:
         this.#warn(`${shown(path)}: socket ignored`);
@@ -202,6 +201,28 @@ export class TreeTar {
         this.#warn(`${shown(path)} is a device and was left out`);
     }
     yield;
+  }
+
+  /**
+   * Without opening it: who waits at its other end would take this for a reader.
+   * @param {number} parent
+   * @param {string} name
+   * @param {string} path
+   */
+  #fifo(parent, name, path) {
+    const fd = this.#try(path, () => openPlace(parent, name));
+    if (fd === undefined) return;
+    try {
+      const stats = this.#options.syscalls.statOf(fd);
+      if ((Number(stats.mode) & S_IFMT) !== S_IFIFO) {
+        this.#warnChanged(path);
+        return;
+      }
+      this.#whole(stats, { type: "fifo", path, records: this.#attributes(fd, { isPlace: true }) });
+      this.#note(stats, path);
+    } finally {
+      closeSync(fd);
+    }
   }
 
   /**
@@ -344,12 +365,13 @@ export class TreeTar {
   /**
    * What tar(1) calls them.
    * @param {number} fd
+   * @param {{ isPlace?: boolean }} [options]
    * @returns {[string, string][]}
    */
-  #attributes(fd) {
+  #attributes(fd, options) {
     /** @type {[string, string][]} */
     const records = [];
-    for (const [name, value] of this.#options.syscalls.attributes(fd)) {
+    for (const [name, value] of this.#options.syscalls.attributes(fd, options)) {
       const list = accessLists.get(name);
       if (list !== undefined) records.push([list, accessText(value)]);
       else if (name.startsWith("user.")) {

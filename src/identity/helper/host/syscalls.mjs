@@ -330,19 +330,22 @@ export class Syscalls {
   /**
    * Extended attributes, access lists among them, as far as this user may see them.
    * @param {number} fd
+   * @param {{ isPlace?: boolean }} [options] `isPlace`: opened with O_PATH; no symlink.
    * @returns {[name: string, value: Buffer][]}
    */
-  attributes(fd) {
+  attributes(fd, { isPlace = false } = {}) {
     const native = this.#native;
     if (!native) return [];
-    const { flistxattr, fgetxattr } = native.calls;
-    const listed = flistxattr(fd, this.#names, this.#names.length);
+    const { listxattr, getxattr, flistxattr, fgetxattr } = native.calls;
+    const [list, get] = isPlace ? [listxattr, getxattr] : [flistxattr, fgetxattr];
+    const source = isPlace ? cString(reopen(fd)) : fd;
+    const listed = list(source, this.#names, this.#names.length);
     if (listed <= 0) return [];
     /** @type {[string, Buffer][]} */
     const found = [];
     for (const name of this.#names.toString("latin1", 0, listed).split("\0")) {
       if (name === "") continue;
-      const size = fgetxattr(fd, cString(name), this.#value, this.#value.length);
+      const size = get(source, cString(name), this.#value, this.#value.length);
       if (size >= 0) found.push([name, Buffer.from(this.#value.subarray(0, size))]);
     }
     return found;
