@@ -287,6 +287,42 @@ test("a damaged archive is refused, and the app stays as it was", async (t) => {
   await backups.verifyBackup(ref);
 });
 
+test("damage that shows when most is laid out leaves the app as it was", async (t) => {
+  const daemon = await emptyDaemon();
+  const apps = daemon.client(AppService);
+  const backups = daemon.client(BackupService);
+  const { directory } = await install(daemon);
+  const notes = ["repo", "data", "volumes/media"].map((tree) => join(directory, tree, "notes"));
+  for (const path of notes) await writeFile(path, "archived");
+  for (let n = 0; n < 4; n++)
+    await writeFile(join(directory, `volumes/media/bulk-${n}`), randomBytes(12 << 20));
+  const { results } = await backups.createBackup({ appId: "web" });
+  const ref = { appId: "web", storage: "local", name: results[0]?.name ?? "" };
+  const file = join(daemon.storeDir, "backups/web", ref.name);
+  const bytes = await readFile(file);
+  const at = Math.floor(bytes.length * 0.95);
+  bytes[at] = (bytes[at] ?? 0) ^ 0x04;
+  await writeFile(file, bytes);
+  for (const path of notes) await writeFile(path, "newer");
+  await apps.startApp({ id: "web" });
+  const { startedAt } = await apps.getApp({ id: "web" });
+  copyOf(directory, join(daemon.dir, "before"));
+  let readBytes = 0n;
+  const restoring = async (): Promise<void> => {
+    for await (const { event } of backups.restoreBackupStream({ ...ref, stopApp: true })) {
+      if (event.case === "progress") readBytes = event.value.doneBytes ?? readBytes;
+    }
+  };
+  t.like(await errorOf(restoring()), { reason: "archive_damaged" });
+  t.true(readBytes > 0n, "it was in the middle");
+  t.is(differences(join(daemon.dir, "before"), directory), "");
+  t.deepEqual((await readdir(directory)).toSorted(), ["data", "logs", "repo", "volumes"]);
+  const after = await apps.getApp({ id: "web" });
+  t.like(after, { state: "RUNNING" });
+  t.deepEqual(after.startedAt, startedAt, "it was never stopped");
+  await apps.stopApp({ id: "web" });
+});
+
 rootTest(`an archive is its owner's, whatever its name says${needsRoot}`, async (t) => {
   const daemon = await emptyDaemon();
   await using user = await daemon.as(nobody);

@@ -179,6 +179,12 @@ rootTest(
     await disk.leave(85 << 20);
     t.like(await errorOf(create()), { code: "ResourceExhausted", reason: "disk_full" });
     await after("a backup");
+    // Not even that: nobody stops an app for a backup that there is no room for.
+    await disk.leave(60 << 20);
+    const { startedAt } = await apps.getApp({ id: "web" });
+    t.like(await errorOf(create()), { code: "ResourceExhausted", reason: "disk_full" });
+    t.deepEqual((await apps.getApp({ id: "web" })).startedAt, startedAt, "it was never stopped");
+    await after("a backup that never began");
     const restore = () => backups.restoreBackup({ ...ref, stopApp: true });
     t.like(await errorOf(restore()), { code: "ResourceExhausted", reason: "disk_full" });
     await after("a restore");

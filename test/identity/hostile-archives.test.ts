@@ -175,6 +175,18 @@ const corpus: [string, (outside: string) => HostileEntry[]][] = [
     (outside) => [...trees, file("data/x", { extended: { path: `${outside}/canary` } })],
   ],
   ["..", () => [...trees, file("data/../../outside/canary")]],
+  // Alone, each of these lies in no directory of it, either.
+  [
+    ".. that is a directory of it",
+    () => [
+      ...trees,
+      directory("data/.."),
+      directory("data/../.."),
+      directory("data/../../outside"),
+      file("data/../../outside/canary"),
+    ],
+  ],
+  ["a dot that is a directory of it", () => [...trees, directory("data/."), file("data/./x")]],
   [
     ".. in a long name",
     () => [...trees, file("data/x", { extended: { path: "data/../../outside/canary" } })],
