@@ -210,7 +210,8 @@ test("a backup that comes to nothing is told with why, and starts what waits for
   for (const [id, trigger] of Object.entries({ ...triggers, anothers: "on:backup.failed hello" }))
     await schedules.upsertSchedule({ id, trigger, action: { type: "shell", command: "exit 0" } });
   const { results } = await backups.createBackup({ appId: "web", storages: ["broken", "local"] });
-  const runs = async (id: string) => (await schedules.listScheduleRuns({ id })).runs.map(({ status }) => status);
+  const runs = async (id: string) =>
+    (await schedules.listScheduleRuns({ id })).runs.map(({ status }) => status);
   for (const id of Object.keys(triggers))
     await eventually(async () => assert.deepEqual(await runs(id), ["SUCCEEDED"], id), deadlineMs);
   t.deepEqual(await runs("anothers"), []);

@@ -110,7 +110,7 @@ test("a user hears of the system's daemon, whose port one of their own cannot ha
       command: ["svc"],
       unitsDir,
       docsDir: home,
-      settingsThread: () => Promise.resolve(unitsDir),
+      settingsThread: () => Promise.resolve(new URL("file:///nowhere")),
     };
     const sockets = { checkoutDir: undefined, system, user: join(home, "user.sock") };
     const { stderr, exitCode } = await runSvc(["setup"], { host: { home, program, sockets } });
