@@ -5,6 +5,7 @@ import { YamlThread } from "../../src/packages/yaml-thread.ts";
 const bounds = { maxBytes: 2 << 20, maxTokens: 100_000, maxDepth: 64, maxValues: 100_000 };
 /** Each not far from as many tokens as there may be. */
 const long = `a:\n${"  - {b: c}\n".repeat(6_000)}`;
+const longest = `a:\n${"  - {b: c}\n".repeat(60_000)}`;
 const manifest = `id: a\nname: A\nversion: "1"\nprocess: {exec: [a]}\nx-long: [${"b,".repeat(2_500)}]\n`;
 const packages = Array.from({ length: 4_000 }, (_, at) => `  p${at}: { directory: d${at} }\n`);
 
@@ -48,9 +49,11 @@ test("what is wrong with a manifest and an index is told with its line", async (
 });
 
 test("one that takes too long is ended, and the next one is read", async (t) => {
-  using thread = new YamlThread({ timeoutMs: 1 });
-  t.deepEqual(await thread.read(long, bounds, 1), {
-    problems: [{ line: 1, message: "to read it takes more than 1 ms" }],
+  const roomy = { ...bounds, maxTokens: 10_000_000, maxValues: 10_000_000 };
+  // Far less than loading the thread and reading this take, with much room to wait on a busy machine.
+  using thread = new YamlThread({ timeoutMs: 100 });
+  t.deepEqual(await thread.read(longest, roomy, 1), {
+    problems: [{ line: 1, message: "to read it takes more than 100 ms" }],
   });
   using patient = new YamlThread();
   t.deepEqual(await patient.read("a: [", bounds, 1), {
