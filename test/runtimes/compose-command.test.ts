@@ -39,6 +39,8 @@ for (const [name, versionOf, expected, isClassic] of [
   test(`what is run where a host has ${name}`, async (t) => {
     const { command, identity, ran } = hostWith(versionOf);
     t.is(await command.isClassic(), isClassic);
+    const [found] = JSON.parse(await command.fingerprint()) as [{ version: string }];
+    t.is(found.version, isClassic ? "1.29.2" : "v2.40.3");
     ran.length = 0;
     t.is((await command.run(identity, ["config"], { timeoutMs: 1_000 })).exitCode, 0);
     t.deepEqual(ran, [expected]);

@@ -1,5 +1,5 @@
 /** A compose project, from the checkout to what is run: when the engine is asked whether it is there, and compose what it says. */
-import { mkdir, rm, writeFile } from "node:fs/promises";
+import { mkdir, rm, stat, truncate, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import test from "ava";
 import { SvcError } from "../../src/errors.ts";
@@ -55,7 +55,7 @@ for (const isHung of [true, false]) {
       identities: { as: () => Promise.resolve({ readFile: () => Buffer.from(""), stat: () => undefined }) },
       events: { verify: () => found.promise, isHung },
       yaml: { read: () => Promise.resolve({ value: {} }) },
-      command: { run },
+      command: { run, fingerprint: () => Promise.resolve("2.0.0") },
     } as unknown as ComposeProjectsOptions);
     await t.throwsAsync(projects.resolve(projectIn(place)), {
       message: isHung ? "the engine" : "compose goes on",
@@ -69,7 +69,9 @@ rootTest(
     await using place = await policyDirectory();
     using yaml = new YamlThread();
     let asked = 0;
-    const projects = new ComposeProjects({
+    let version = "2.0.0";
+    const composeDir = join(place.dir, "../compose");
+    const options = {
       identities: { as: () => place.identity() },
       events: { verify: () => Promise.resolve() },
       command: {
@@ -78,11 +80,13 @@ rootTest(
           return Promise.resolve({ exitCode: 0, stdout, stderr: "" });
         },
         isClassic: () => Promise.resolve(false),
+        fingerprint: () => Promise.resolve(version),
       },
       ...{ yaml, images: { builtTag: () => "" }, engine: { socket: "/srv/docker.sock" } },
       ...{ unprivilegedPortStart: 1024, usersAddress: "127.0.0.1", usersPidsLimit: 100 },
-      composeDir: join(place.dir, "../compose"),
-    } as unknown as ComposeProjectsOptions);
+      composeDir,
+    } as unknown as ComposeProjectsOptions;
+    let projects = new ComposeProjects(options);
     const app = projectIn(place);
     const properties = { word: { type: "string", default: "old", env: "WORD" } };
     let running = { ...app, manifest: { ...app.manifest, settings: { properties, required: [] } } };
@@ -118,7 +122,22 @@ rootTest(
     t.is(await imageNow(), last);
     await write("app.conf", "nothing of compose's");
     t.is(await imageNow(), last);
+
+    projects = new ComposeProjects(options);
+    t.is(await imageNow(), last, "by the next daemon");
+    for (const [what, change] of [
+      ["another compose", () => (version = "2.0.1")],
+      ["a daemon that ended while it wrote", () => truncate(join(composeDir, app.id, "config.json"), 100)],
+    ] as const) {
+      projects = new ComposeProjects(options);
+      await change();
+      const image = await imageNow();
+      t.not(image, last, what);
+      last = image;
+    }
+    t.is((await stat(join(composeDir, app.id, "config.json"))).mode & 0o777, 0o600);
     await projects.forget(app.id);
+    projects = new ComposeProjects(options);
     t.not(await imageNow(), last, "of an app that was removed nothing is kept");
   },
 );

@@ -35,7 +35,7 @@ interface FoundProgram {
 }
 
 interface FoundCommand extends FoundProgram {
-  readonly isClassic: boolean;
+  readonly version: string;
 }
 
 export class ComposeCommand {
@@ -65,7 +65,12 @@ export class ComposeCommand {
 
   /** Whether it is of the first generation, which knows fewer keys. @throws SvcError as {@link run} */
   async isClassic(): Promise<boolean> {
-    return (await this.#find()).isClassic;
+    return /^v?1\./.test((await this.#find()).version);
+  }
+
+  /** What its answers depend on beside what it is asked; another one after an upgrade. @throws SvcError as {@link run} */
+  async fingerprint(): Promise<string> {
+    return JSON.stringify([await this.#find(), settledElsewhere]);
   }
 
   /** Looked for once; a host that has none is looked at again the next time. */
@@ -89,7 +94,7 @@ export class ComposeCommand {
           ({ exitCode, stdout }) => (exitCode === 0 ? stdout.trim() : ""),
           () => "",
         );
-      if (/^v?\d/.test(version)) return { ...candidate, isClassic: /^v?1\./.test(version) };
+      if (/^v?\d/.test(version)) return { ...candidate, version };
     }
     throw new SvcError(
       "not_possible",

@@ -70,6 +70,13 @@ interface Plan {
   readonly data: readonly string[];
 }
 
+/** What compose made of an app's checkout last, and of what. */
+interface KeptConfig {
+  /** Digest of all that it depends on. */
+  readonly key: string;
+  readonly text: string;
+}
+
 const configTimeoutMs = 60_000;
 const upTimeoutMs = 300_000;
 const maxConfigBytes = 4 * 1024 * 1024;
@@ -81,8 +88,8 @@ const maxToldBytes = 1_000 * 1_024;
 
 export class ComposeProjects {
   readonly #options: ComposeProjectsOptions;
-  /** What compose made of each app's checkout last, and of what. */
-  readonly #configs = new Map<string, { readonly key: string; readonly text: string }>();
+  /** By app. */
+  readonly #configs = new Map<string, KeptConfig>();
 
   constructor(options: ComposeProjectsOptions) {
     this.#options = options;
@@ -245,8 +252,8 @@ export class ComposeProjects {
   }
 
   /**
-   * What compose makes of the checkout; it needs no engine for that. Asked again only when something of it is another, as it takes
-   * longer than all the rest of a start.
+   * What compose makes of the checkout; it needs no engine for that. Asked again only when something of it is another, by the next
+   * daemon, too: it takes longer than all the rest of a start, and a host that boots starts all of its apps.
    * @param sources digest of the checkout's part
    */
   async #config(
@@ -268,18 +275,42 @@ export class ComposeProjects {
       ...resolveSettings(app.manifest, app.settings).env,
       ...appEnvironment(app),
     };
+    const identity = await identities.as(app.uid);
     const key = createHash("sha256")
-      .update(JSON.stringify([sources, app.uid, args, env]))
+      .update(JSON.stringify([sources, await command.fingerprint(), identity.user, args, env]))
       .digest("hex");
-    const known = this.#configs.get(app.id);
-    if (known?.key === key) return known.text;
-    const { exitCode, stdout, stderr } = await command.run(await identities.as(app.uid), args, {
+    const known = this.#configs.get(app.id) ?? (await this.#keptConfig(app.id));
+    if (known?.key === key) {
+      this.#configs.set(app.id, known);
+      return known.text;
+    }
+    const { exitCode, stdout, stderr } = await command.run(identity, args, {
       ...{ cwd: directory, env },
       ...{ timeoutMs: configTimeoutMs, maxOutputBytes: maxConfigBytes, signal },
     });
     if (exitCode !== 0) throw invalid(section.file, lastLines(stderr).join(" ") || "compose refuses it");
-    if (stdout.length <= maxKeptConfig) this.#configs.set(app.id, { key, text: stdout });
+    if (stdout.length <= maxKeptConfig) await this.#keepConfig(app.id, { key, text: stdout });
     return stdout;
+  }
+
+  async #keepConfig(id: string, config: KeptConfig): Promise<void> {
+    this.#configs.set(id, config);
+    const path = this.#configPath(id);
+    try {
+      await mkdir(posix.dirname(path), { recursive: true, mode: 0o700 });
+      await writeFile(path, JSON.stringify(config), { mode: 0o600 });
+    } catch {
+      // The next daemon asks compose again.
+    }
+  }
+
+  /** What an earlier daemon kept; one that ended while it wrote has left no JSON. */
+  async #keptConfig(id: string): Promise<KeptConfig | undefined> {
+    try {
+      return JSON.parse(await readFile(this.#configPath(id), "utf8")) as KeptConfig;
+    } catch {
+      return undefined;
+    }
   }
 
   /**
@@ -352,6 +383,10 @@ export class ComposeProjects {
 
   #path(id: string): string {
     return join(this.#options.composeDir, id, "compose.json");
+  }
+
+  #configPath(id: string): string {
+    return join(this.#options.composeDir, id, "config.json");
   }
 
   #projectArgs(app: RunnableApp, file: string): string[] {
