@@ -7,5 +7,8 @@ test("a state says when the app is started again", (t) => {
   const text = (state: string): string => stateText({ state, health: "none", next_restart_at }, nowMs);
   t.is(text("STARTING"), "STARTING (in 15s)");
   t.is(text("FAILED"), "FAILED (tried again in 15s)");
+  t.is(text("STOPPED"), "STOPPED (starts again in 15s)");
+  t.is(text("CRASHED"), "CRASHED (starts again in 15s)");
   t.is(text("RUNNING"), "RUNNING");
+  t.is(stateText({ state: "STOPPED", health: "none" }, nowMs), "STOPPED");
 });

@@ -19,16 +19,23 @@ export function stateColor(state: string): Color | undefined {
   }
 }
 
+/** What the daemon does in a while with an app in this state. */
+const doneAgain: Readonly<Record<string, string>> = {
+  STARTING: "",
+  FAILED: "tried again ",
+  STOPPED: "starts again ",
+  CRASHED: "starts again ",
+};
+
 /**
  * `RUNNING`; `RUNNING (unhealthy)` where the health check has something to say; `STARTING (in 12s)` before a restart;
- * `FAILED (tried again in 12s)` before the daemon's next try.
+ * `FAILED (tried again in 12s)` before the daemon's next try, and `STOPPED (starts again in 12s)` of one that was lost.
  */
 export function stateText(app: Pick<App, "state" | "health" | "next_restart_at">, nowMs: number): string {
   const { state, health, next_restart_at: nextRestartAt } = app;
-  if (nextRestartAt !== undefined && (state === "STARTING" || state === "FAILED")) {
-    const when = relativeTo(nowMs)(Date.parse(nextRestartAt));
-    return `${state} (${state === "STARTING" ? when : `tried again ${when}`})`;
-  }
+  const again = doneAgain[state];
+  if (nextRestartAt !== undefined && again !== undefined)
+    return `${state} (${again}${relativeTo(nowMs)(Date.parse(nextRestartAt))})`;
   const quiet = health === "none" || health === "healthy" || health === "";
   return quiet ? state : `${state} (${health})`;
 }
