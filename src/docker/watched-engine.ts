@@ -15,7 +15,10 @@ export type EngineOperations = Pick<DockerEngine, "operate">;
 
 /** After so long without an answer to a short question the engine is asked whether it is still there. */
 const impatienceMs = 400;
-/** Long work that so long neither sent nor got a byte goes by what the engine answers; a loaded one may owe an answer and yet do it. */
+/**
+ * Long work goes by what the engine answers once nothing of it has moved and no event has come for so long: a loaded engine may owe an
+ * answer and yet do it. Of what compose does the events alone tell, as it has connections of its own.
+ */
 const quietMs = 2_000;
 
 export class WatchedEngine implements DockerEngine {
@@ -44,7 +47,7 @@ export class WatchedEngine implements DockerEngine {
     return this.#unlessSilent(
       options,
       (signal) => this.#engine.operate(what, work, { ...options, signal, onSocket }),
-      () => traffic.quietForMs() < quietMs,
+      () => traffic.quietForMs() < quietMs || this.#events.silentMs < quietMs,
     );
   }
 

@@ -18,6 +18,8 @@ interface Scripted extends AsyncDisposable {
   readonly events: EngineEvents;
   /** Whether it answers what it is asked from now on; what it does goes on. */
   answers: boolean;
+  /** Has it tell of an event. */
+  tell(): void;
 }
 
 /** An engine that pulls images as `pull` says, and whose events nobody asks for again. */
@@ -26,15 +28,24 @@ async function script(pull: (response: ServerResponse) => void, answerMs = 600_0
   const dir = await mkdtemp(join(tmpdir(), "svc-engine-"));
   resources.defer(() => rm(dir, { recursive: true }));
   const socket = join(dir, "engine.sock");
-  const state = { answers: true };
+  const told = new Set<ServerResponse>();
+  const event = JSON.stringify({ Type: "container", Action: "create", Actor: { ID: "a", Attributes: {} } });
+  const state = {
+    answers: true,
+    tell: () => {
+      for (const response of told) response.write(`${event}\n`);
+    },
+  };
   const server = createServer((request, response) => {
     request.resume();
     const { url = "" } = request;
     const version = { ApiVersion: "1.47", MinAPIVersion: "1.24" };
     if (url.includes("/images/create")) pull(response);
     else if (!state.answers) return;
-    else if (url.includes("/events")) response.flushHeaders();
-    else response.setHeader("Content-Type", "application/json").end(JSON.stringify(version));
+    else if (url.includes("/events")) {
+      response.flushHeaders();
+      told.add(response);
+    } else response.setHeader("Content-Type", "application/json").end(JSON.stringify(version));
   });
   server.listen(socket);
   await once(server, "listening");
@@ -104,6 +115,22 @@ test("work that goes on is left to a loaded engine that owes its answers", async
   await begun;
   scripted.answers = false;
   t.is((await pulled).length, 150);
+});
+
+test("silent work is left to a loaded engine that owes its answers and tells what it does", async (t) => {
+  t.timeout(180_000);
+  const { promise: begun, resolve } = Promise.withResolvers<undefined>();
+  await using scripted = await script((response) => {
+    response.flushHeaders();
+    resolve(undefined);
+    void wait(7_000).then(() => response.end("done"));
+  });
+  const pulled = pull(scripted.engine);
+  await begun;
+  scripted.answers = false;
+  const timer = setInterval(() => scripted.tell(), 250);
+  t.teardown(() => clearInterval(timer));
+  t.is(await pulled, "done");
 });
 
 test("silent work is left to an engine that answers", async (t) => {
