@@ -190,12 +190,13 @@ for (const kind of ["stale", "silent"] as const) {
       t.regex(asRoot.stdout, /inside/);
       t.deepEqual(counts(), [1, 1]);
 
-      const beganMs = performance.now();
+      // 3 s are promised; where a busy machine makes its timers late, this one is late, too.
+      let isLate = false;
+      const late = setTimeout(() => (isLate = true), 5_000);
       const asUser = await runSvc(args, { host: { sockets }, dependencies: { openInProcess } });
-      const tookMs = performance.now() - beganMs;
+      clearTimeout(late);
       t.is(asUser.exitCode, 6);
-      // Long before the call itself would give up: 3 s, and what a busy machine takes.
-      t.true(tookMs < 12_000, `${tookMs} ms`);
+      t.false(isLate);
       t.regex(
         asUser.stderr,
         kind === "stale" ? /no daemon answers on/ : /takes connections and answers nothing/,

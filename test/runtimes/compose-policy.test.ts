@@ -8,7 +8,12 @@ import { stringify } from "yaml";
 import { SvcError } from "../../src/errors.ts";
 import type { JsonObject } from "../../src/lib/json.ts";
 import { YamlThread } from "../../src/packages/yaml-thread.ts";
-import { printDocument, readResolved, runnableProject } from "../../src/runtimes/compose/compose-document.ts";
+import {
+  labelled,
+  printDocument,
+  readResolved,
+  runnableProject,
+} from "../../src/runtimes/compose/compose-document.ts";
 import { dependencyDepths } from "../../src/runtimes/compose/compose-project.ts";
 import { checkComposeSources, type YamlReader } from "../../src/runtimes/compose/compose-sources.ts";
 import { projectClaims } from "../../src/runtimes/compose/project-claims.ts";
@@ -493,4 +498,14 @@ pythonTest("compose reads the very texts that were checked, whatever is in them"
   const input = printDocument({ services: { a: { command: texts } } });
   const read = JSON.parse(execFileSync("python3", ["-c", program], { input, encoding: "utf8" })) as unknown;
   t.deepEqual(read, { services: { a: { command: texts.map((text) => text.replaceAll("$", "$$$$")) } } });
+});
+
+test("the engine restarts nothing of a project: what its file says is a label, for svc", (t) => {
+  const services = { a: { image: "a", restart: "always" }, b: { image: "b", restart: "on-failure:3" } };
+  t.like(labelled({ services }, { "svc.app": "x" }), {
+    services: {
+      a: { restart: "no", labels: { "svc.app": "x", "svc.restart": "always" } },
+      b: { restart: "no", labels: { "svc.app": "x", "svc.restart": "on-failure:3" } },
+    },
+  });
 });
