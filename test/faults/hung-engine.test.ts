@@ -17,8 +17,8 @@ import { freePort, projectFiles, writeFiles, writePackage } from "../support/pac
 type Apps = Client<typeof AppService>;
 type Call = () => Promise<unknown> | AsyncIterable<unknown>;
 
-/** Each call is answered within 3 s; the rest is for a machine that does much else. */
-const boundMs = 8_000;
+/** Within which each call is answered; the rest is for a machine that does much else. */
+const promisedMs = 3_000;
 const forever = "trap 'exit 0' TERM; while :; do sleep 3600 & wait; done";
 
 async function installAll(daemon: TestDaemon): Promise<void> {
@@ -139,18 +139,27 @@ composeTest(`an engine that hangs costs no call more than its patience${needsCom
       );
     }
   });
-  // Meanwhile an app without containers stops and starts.
+  // Meanwhile an app without containers stops and starts, which tells how busy the machine is.
+  let busyMs = 0;
   const others = (async () => {
     for (const call of ["stopApp", "startApp", "restartApp"] as const) {
       const outcome = await outcomeOf(`${call} of hello`, () => apps[call]({ id: "hello" }));
       t.is(outcome.error, undefined, outcome.error?.message);
-      outcomes.push(outcome);
+      busyMs = Math.max(busyMs, outcome.tookMs);
     }
   })();
   await Promise.all([shared, others, ...each]);
-  for (const { call, tookMs } of outcomes) t.true(tookMs < boundMs, `${call} took ${Math.round(tookMs)} ms`);
+  t.true(busyMs < 8_000, `an app without containers took ${Math.round(busyMs)} ms`);
+  for (const { call, tookMs } of outcomes)
+    t.true(
+      tookMs < promisedMs + 2 * busyMs,
+      `${call} took ${Math.round(tookMs)} ms, ${Math.round(busyMs)} ms elsewhere`,
+    );
   const slowest = outcomes.toSorted((a, b) => b.tookMs - a.tookMs).slice(0, 8);
-  t.log(slowest.map(({ call, tookMs }) => `${call} ${Math.round(tookMs)} ms`).join(", "));
+  t.log(
+    `${Math.round(busyMs)} ms elsewhere`,
+    slowest.map(({ call, tookMs }) => `${call} ${Math.round(tookMs)} ms`).join(", "),
+  );
 
   // Nothing was lost by it, and all of it answers again.
   engine.resume();

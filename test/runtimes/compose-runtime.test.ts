@@ -278,10 +278,23 @@ volumes: { rows: {} }
     t.is(stack?.services.length, 1, "nothing of it is gone");
     await gone("reader");
     await stranger("guest", { NetworkMode: "svc-leaving_default" });
+    const since = Math.floor(Date.now() / 1000) - 1;
     await eventually(async () => {
       await compose.remove(app);
     });
     await gone("guest");
+    const until = Math.ceil(Date.now() / 1000) + 1;
+    const filters = encodeURIComponent(JSON.stringify({ event: ["destroy"] }));
+    const { text } = await engine.request("GET", `/events?since=${since}&until=${until}&filters=${filters}`);
+    const destroyed = text
+      .trim()
+      .split("\n")
+      .map(
+        (line) => JSON.parse(line) as { Type: string; Actor: { ID: string; Attributes: { name?: string } } },
+      )
+      .filter(({ Actor }) => (Actor.Attributes.name ?? Actor.ID).startsWith("svc-leaving"))
+      .map(({ Type }) => Type);
+    t.deepEqual(destroyed, ["container", "network", "volume"], "what cannot be had again goes last");
     const networks = (await engine.request("GET", "/networks")).expect(200) as { Name: string }[];
     t.false(networks.some(({ Name }) => Name === "svc-leaving_default"));
   },

@@ -139,6 +139,29 @@ dockerTest(`root's container joins groups and has its devices${needsDocker}`, as
   await end(fixture.runtime, app);
 });
 
+composeTest(`root's services join groups and have their devices${needsCompose}`, async (t) => {
+  const fixture = fixtureNow();
+  const { compose } = fixture;
+  const say = `id -G; test -c /dev/net/tun && echo tunnel; ${forever}`.replaceAll("$", "$$$$");
+  const document = `services:
+  web: { image: svc/shell:1, command: [/bin/sh, -c, ${JSON.stringify(say)}], network_mode: none,
+    group_add: ["44", "109"], devices: ["/dev/net/tun:/dev/net/tun"] }
+`;
+  const make = (permissions: string): Promise<RunnableApp> =>
+    fixture.app("joined", `compose: { file: compose.yaml }\npermissions: [${permissions}]`, {
+      uid: 0,
+      files: { "compose.yaml": document },
+    });
+  const refused = await failureOf(compose.prepare(await make(""), {}));
+  t.regex(refused.message, /: add "tun", "groups" to the manifest's permissions$/);
+  const app = await make("groups, tun");
+  await startApp(compose, app);
+  t.is(await lineOf(compose, app), "web | 0 44 109");
+  const { lines } = await compose.logs(app, { tail: 10 });
+  t.is(lines[1]?.text, "web | tunnel");
+  await end(compose, app);
+});
+
 composeTest(
   `a network of several projects is made for the first of them, and stays${needsCompose}`,
   async (t) => {
