@@ -3,8 +3,7 @@
  * it keeps their pages for next time: after a flood of requests 70 MiB and more of a daemon that needs 165.
  */
 import { performance } from "node:perf_hooks";
-import { promisify } from "node:util";
-import { loadLibc } from "../lib/libc.ts";
+import { loadMallocTrim } from "../lib/malloc-trim.mjs";
 import { Ticker } from "../lib/ticker.ts";
 
 export interface MemoryReleaseOptions {
@@ -53,7 +52,7 @@ export class MemoryRelease implements AsyncDisposable {
 
 /** For this process; undefined where nothing can be released. */
 export function createMemoryRelease(): MemoryRelease | undefined {
-  const release = loadRelease();
+  const release = loadMallocTrim();
   if (release === undefined) return undefined;
   let since = performance.eventLoopUtilization();
   return new MemoryRelease({
@@ -66,16 +65,4 @@ export function createMemoryRelease(): MemoryRelease | undefined {
     },
     release,
   });
-}
-
-/** Undefined with a C library that has no malloc_trim(3), such as musl. */
-export function loadRelease(): (() => Promise<unknown>) | undefined {
-  try {
-    const trim = loadLibc().func("int malloc_trim(size_t padBytes)");
-    // On a thread of the pool, so that only who needs memory meanwhile waits for it.
-    const trimBeside = promisify(trim.async) as (padBytes: number) => Promise<number>;
-    return () => trimBeside(0);
-  } catch {
-    return undefined;
-  }
 }

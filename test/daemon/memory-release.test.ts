@@ -1,7 +1,8 @@
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 import test from "ava";
-import { MemoryRelease, loadRelease } from "../../src/daemon/memory-release.ts";
+import { MemoryRelease } from "../../src/daemon/memory-release.ts";
+import { loadMallocTrim } from "../../src/lib/malloc-trim.mjs";
 
 const mib = 1024 * 1024;
 
@@ -67,7 +68,7 @@ const glibcTest =
 glibcTest("pages between small buffers that live on go back to the kernel", async (t) => {
   setFlagsFromString("--expose-gc");
   const collect = runInNewContext("gc") as () => void;
-  const release = loadRelease();
+  const release = loadMallocTrim();
   const buffers = Array.from({ length: 40_000 }, (_unused, n) =>
     Buffer.alloc(2_000 + ((n * 7919) % 9_000), 1),
   );

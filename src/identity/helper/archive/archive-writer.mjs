@@ -1,6 +1,7 @@
 /** Trees of an app as an archive: a tar of them is cut into zstd frames, and each entry is noted in the index. See docs/backup-format.md. */
 import { createHash, hash } from "node:crypto";
 import { fstatSync } from "node:fs";
+import { loadMallocTrim } from "../../../lib/malloc-trim.mjs";
 import { inDirectory, reopen } from "../directory.mjs";
 import { Syscalls } from "../host/syscalls.mjs";
 import { FrameWriter, sha256 } from "./frames.mjs";
@@ -104,6 +105,8 @@ export class ArchiveWriter {
     const framesBytes = this.#frames.storedBytes;
     await this.#skippable(index);
     await this.#skippable(table);
+    // Before this is pushed anywhere, which takes memory of its own.
+    await loadMallocTrim()?.();
     return {
       framesBytes,
       tarBytes: this.#frames.rawBytes,

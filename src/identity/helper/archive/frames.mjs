@@ -113,9 +113,9 @@ class FrameCompressor {
 /** Cuts a stream of bytes into frames. */
 export class FrameWriter {
   #send;
-  /** What no frame is made of at present. @type {Buffer[]} */
+  /** What no frame is made of at present. @type {Buffer<ArrayBuffer>[]} */
   #spare = [];
-  /** @type {Buffer} */
+  /** @type {Buffer<ArrayBuffer>} */
   #buffer = Buffer.allocUnsafeSlow(frameBytes);
   #length = 0;
   /** @type {Set<Promise<void>>} */
@@ -160,10 +160,11 @@ export class FrameWriter {
     return this.#underWay.size < maxUnderWay ? undefined : this.#wait();
   }
 
-  /** Resolves when all of it has been sent. */
+  /** Resolves when all of it has been sent; nothing is written any more. */
   async end() {
     if (this.#length > 0) this.#cut();
     await this.#last;
+    for (const buffer of [this.#buffer, ...this.#spare]) giveBack(buffer);
   }
 
   /** One row per frame. */
@@ -186,7 +187,7 @@ export class FrameWriter {
   }
 
   /**
-   * @param {Buffer} buffer
+   * @param {Buffer<ArrayBuffer>} buffer
    * @param {number} rawBytes
    * @param {Promise<void>} before
    */
