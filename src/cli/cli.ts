@@ -9,6 +9,7 @@ import {
   createProgram,
   globalOptions,
   namedApp,
+  statusOfApp,
   suggestion,
   withHelpAtItsPlace,
 } from "./program.ts";
@@ -55,8 +56,12 @@ export async function runCli(host: CliHost, dependencies: CliDependencies): Prom
     }
     await program.parseAsync(args, { from: "user" });
   } catch (error) {
-    const isUnknown = error instanceof CommanderError && error.code === "commander.unknownCommand";
-    return (asksForJson(args) ? usageFailureJson : usageFailure)(host, error, isUnknown ? hint : undefined);
+    const code = error instanceof CommanderError ? error.code : "";
+    const hints: Partial<Record<string, string | undefined>> = {
+      "commander.unknownCommand": hint,
+      "commander.excessArguments": statusOfApp(program),
+    };
+    return (asksForJson(args) ? usageFailureJson : usageFailure)(host, error, hints[code]);
   }
   return exitCode;
 }

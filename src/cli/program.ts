@@ -224,6 +224,12 @@ export function suggestion(program: Command, args: readonly string[]): string | 
   return undefined;
 }
 
+/** Where what `svc status ID` was meant to show is to be found. Once the command line was parsed. */
+export function statusOfApp(program: Command): string | undefined {
+  const id = program.commands.find((command) => isCalled(command, "status"))?.args[0];
+  return id === undefined ? undefined : `How an app is: svc app info ${id}`;
+}
+
 /** Whether `--json` stands on a command line, which nothing has understood when it is wrong. */
 export function asksForJson(args: readonly string[]): boolean {
   const end = args.indexOf("--");

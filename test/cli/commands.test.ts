@@ -247,6 +247,7 @@ const cases: CommandCase[] = [
   { args: ["api", "AppService.RepullApp", '{"id":"idle"}'], exitCode: 1, stderr: /does not offer/ },
   { args: ["api", "--list"], stdout: /AppService\.ListApps +unary +user/ },
   { args: ["api", "AppService.InstallApp", "--describe"], stdout: /spec +string +yes/ },
+  { args: ["status", "x"], exitCode: 2, stderr: /too many arguments[^]*\nHow an app is: svc app info x\n$/ },
   { args: ["info", "x"], exitCode: 2, stderr: /It is: svc app info/ },
   { args: ["reload"], exitCode: 2, stderr: /^svc: unknown command 'reload'\nIt is: svc daemon reload\n$/ },
   { args: ["isntall", "x"], exitCode: 2, stderr: /\(Did you mean install\?\)/ },
@@ -350,6 +351,7 @@ test("--json prints an error in the shape of REST, on stderr", async (t) => {
 
 for (const [args, error] of [
   [["lss"], /^unknown command 'lss' \(Did you mean ls\?\)$/],
+  [["status", "x"], /^too many arguments .*; How an app is: svc app info x$/],
   [["info", "x"], /^unknown command 'info'.*; It is: svc app info$/],
   [["reload"], /^unknown command 'reload'; It is: svc daemon reload$/],
   [["help", "frobnicate"], /^unknown command 'frobnicate'$/],
