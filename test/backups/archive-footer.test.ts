@@ -68,6 +68,12 @@ for (const [what, bytes] of Object.entries({
   });
 }
 
+test("an archive that is longer or shorter than its end says is damaged", async (t) => {
+  const whole = Buffer.concat([Buffer.alloc(16), await encodeFooter(footer)]);
+  for (const bytes of [Buffer.concat([Buffer.alloc(1), whole]), whole.subarray(1)])
+    await t.throwsAsync(readFooter(fileOf(bytes)), { message: /is shorter or longer than its end says$/ });
+});
+
 test("a record that nobody could read again is not written", async (t) => {
   const full = { ...footer, warnings: Array<string>(25_000).fill("") };
   await t.throwsAsync(encodeFooter(full), { instanceOf: SvcError, message: /make them smaller/ });

@@ -227,6 +227,31 @@ for (const [what, fault, error] of lasting) {
   );
 }
 
+s3Test(`no part comes to a server after its upload was ended${needsS3Server}`, async (t) => {
+  await using s3 = await setUp();
+  await using proxy = await startFaultProxy(s3.port);
+  const storage = new S3Storage(s3.thread, { ...s3.place, endpoint: proxy.endpoint }, prefix);
+  const { path } = await s3.file(33 * mib);
+  const isPartOf = ({ url }: SeenRequest, number: number) => url.includes(`partNumber=${number}&`);
+  proxy.fault = (request) => {
+    if (!isPart(request)) return undefined;
+    // The second is refused while the first is on its way.
+    if (isPartOf(request, 2)) return { kind: "answer", status: 403, code: "AccessDenied" };
+    return { kind: "late", ms: 1_000 };
+  };
+  let doneMs = 0;
+  const onProgress = () => (doneMs = performance.now());
+  t.like(await t.throwsAsync(storage.put(newKey(), path, { onProgress })), { reason: "denied" });
+  t.true(doneMs > 0, "the first was waited for");
+  const kinds = proxy.seen.flatMap(({ method, url }) =>
+    url.includes("uploadId=") ? [/partNumber=(\d+)/.exec(url)?.[1] ?? method] : [],
+  );
+  t.deepEqual(kinds.slice(0, 2).toSorted(), ["1", "2"], "none is begun after it");
+  // Until the server knows nothing of it.
+  t.deepEqual(kinds.slice(2), ["DELETE", "DELETE"]);
+  t.deepEqual(await openUploads(s3), []);
+});
+
 s3Test(`a canceled upload leaves nothing, and ends at once${needsS3Server}`, async (t) => {
   await using s3 = await setUp();
   await using proxy = await startFaultProxy(s3.port);

@@ -5,6 +5,7 @@ import { randomBytes } from "node:crypto";
 import { cp, mkdir, readdir, readFile, rename, rm, stat, writeFile } from "node:fs/promises";
 import { createServer } from "node:net";
 import { join } from "node:path";
+import { DatabaseSync } from "node:sqlite";
 import test, { type ExecutionContext } from "ava";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
 import { BackupService } from "../../gen/svc/v1/backup_pb.ts";
@@ -240,6 +241,39 @@ test("as many archives stay as were asked for, and the verified one", async (t) 
   t.deepEqual(await left("disk"), [names[3], names[2], names[0]]);
 });
 
+test("what another host keeps of an app of the same id in the same place is not this one's to remove", async (t) => {
+  const first = await emptyDaemon();
+  await using second = await startDaemon();
+  const dir = join(first.dir, "shared");
+  await mkdir(dir, { mode: 0o700 });
+  const make = async (daemon: TestDaemon, keep?: number) => {
+    const request = { appId: "web", storages: ["shared"], ...(keep && { keep }) };
+    const [result] = (await daemon.client(BackupService).createBackup(request)).results;
+    t.is(result?.error, "");
+    return { name: result?.name ?? "", removed: result?.removed ?? [] };
+  };
+  for (const daemon of [first, second]) {
+    await install(daemon);
+    const location = { case: "local", value: { dir } } as const;
+    await daemon.client(BackupService).upsertBackupStorage({ name: "shared", location });
+  }
+  const theirs = [(await make(first)).name, (await make(first)).name];
+  const own = await make(second);
+  t.deepEqual((await make(second, 1)).removed, [own.name]);
+
+  // Of an upload from elsewhere that was cut short, the next daemon knows the archive, too.
+  await second.stop();
+  const store = new DatabaseSync(join(second.storeDir, "svc.db"));
+  const row = "INSERT INTO backup_archives (storage, name, app_id, is_whole) VALUES ('shared', ?, 'web', 1)";
+  for (const name of theirs) store.prepare(row).run(name);
+  store.close();
+  await second.restart();
+  t.is((await make(second, 1)).removed.length, 1);
+  const left = await readdir(join(dir, "web"));
+  t.deepEqual(left.filter((name) => theirs.includes(name)).toSorted(), theirs.toSorted());
+  t.is(left.length, 3);
+});
+
 test("a storage that fails does not spoil the others", async (t) => {
   const daemon = await emptyDaemon();
   const backups = daemon.client(BackupService);
@@ -277,7 +311,9 @@ test("a damaged archive is refused, and the app stays as it was", async (t) => {
   ];
   for (const [what, bytes] of damages) {
     await writeFile(file, bytes);
-    t.like(await errorOf(backups.verifyBackup(ref)), { reason: "archive_damaged" }, what);
+    const refusal = await errorOf(backups.verifyBackup(ref));
+    t.like(refusal, { reason: "archive_damaged" }, what);
+    if (what === "without its index") t.regex(refusal.message, /it is no whole archive$/);
     t.like(await errorOf(backups.restoreBackup(ref)), { reason: "archive_damaged" }, what);
   }
   t.is(differences(join(daemon.dir, "before"), directory), "");
@@ -320,6 +356,27 @@ test("damage that shows when most is laid out leaves the app as it was", async (
   const after = await apps.getApp({ id: "web" });
   t.like(after, { state: "RUNNING" });
   t.deepEqual(after.startedAt, startedAt, "it was never stopped");
+  await apps.stopApp({ id: "web" });
+});
+
+test("a step after a restore that fails leaves the app as it was, running if it ran", async (t) => {
+  const daemon = await emptyDaemon();
+  const apps = daemon.client(AppService);
+  const backups = daemon.client(BackupService);
+  const step = "cd $SVC_DATA_DIR; test ! -e broken";
+  const { directory } = await install(daemon, apps, `backup: { restore: { exec: [sh, -c, "${step}"] } }`);
+  const data = (name: string) => join(directory, "data", name);
+  await writeFile(data("broken"), "");
+  const { results } = await backups.createBackup({ appId: "web" });
+  const ref = { appId: "web", storage: "local", name: results[0]?.name ?? "" };
+  await rm(data("broken"));
+  await writeFile(data("notes"), "newer");
+  await apps.startApp({ id: "web" });
+  copyOf(directory, join(daemon.dir, "before"));
+  t.like(await errorOf(backups.restoreBackup({ ...ref, stopApp: true })), { reason: "build_failed" });
+  t.is(differences(join(daemon.dir, "before"), directory), "");
+  t.deepEqual((await readdir(directory)).toSorted(), ["data", "logs", "repo", "volumes"]);
+  t.is((await apps.getApp({ id: "web" })).state, "RUNNING");
   await apps.stopApp({ id: "web" });
 });
 

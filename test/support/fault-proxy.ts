@@ -9,6 +9,8 @@ export type Fault =
   /** Nothing is read or said any more: at once, or after so many bytes of the request or the answer. */
   | { kind: "stall"; afterBytes?: number }
   | { kind: "answer"; status: number; code: string }
+  /** It goes on after so long. */
+  | { kind: "late"; ms: number }
   /** It goes on, and the connection is cut before the answer. */
   | { kind: "lose-answer" };
 
@@ -41,6 +43,10 @@ export async function startFaultProxy(targetPort: number): Promise<FaultProxy> {
     request.on("error", () => undefined);
     if (fault?.kind === "answer") {
       answer(request, response, fault);
+      return;
+    }
+    if (fault?.kind === "late") {
+      setTimeout(() => forward(request, response, undefined), fault.ms);
       return;
     }
     const isAtOnce = fault !== undefined && !("afterBytes" in fault);
