@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
 import { join } from "node:path";
+import { setTimeout as wait } from "node:timers/promises";
 import test from "ava";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
 import { startDaemon, type TestDaemon } from "../support/daemon.ts";
@@ -47,6 +48,8 @@ test("in a pipe it runs what it is given, and hands its exit code on", async (t)
   );
   const late = await svc(["app", "shell", "web", "--", "sh", "-c", "sleep 1000 & echo left"]);
   t.deepEqual(late, { code: 0, out: "left\n", err: "" }, "who is left behind is not waited for");
+  const keys = await svc(["app", "shell", "web", "--", "od", "-An", "-tx1"], "\x10\x11!");
+  t.deepEqual(keys, { code: 0, out: " 10 11 21\n", err: "" }, "what comes from a file is typed as it is");
   const attached = await svc(["app", "attach", "web"], "hi\n");
   t.is(attached.code, 4);
   t.regex(attached.out, /ready[^]*said hi/);
@@ -95,7 +98,10 @@ test("at a terminal, keys go through as they are, the window's size follows, and
   await terminal.write(Buffer.from("\x03"));
   await terminal.write(Buffer.from("echo alive-$((1+1))\n"));
   await shows(/alive-2/);
-  await terminal.write(Buffer.from("\x10\x11"));
+  // Keys that are typed come one by one.
+  await terminal.write(Buffer.from("\x10"));
+  await wait(300);
+  await terminal.write(Buffer.from("\x11"));
   await shows(/Detached\./);
   t.is(await terminal.exitCode, 0);
   await read;

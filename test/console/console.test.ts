@@ -52,11 +52,14 @@ rootTest(`a shell is the owner's, in the app's directory and environment${needsR
     { appId: "web", session: "shell", token },
   );
   shell.say({ type: "resize", cols: 101, rows: 33 });
-  shell.type("echo uid=$(id -u) app=$SVC_APP_ID greeting=$GREETING; ls; stty size; tty\n");
+  shell.type(
+    "echo uid=$(id -u) app=$SVC_APP_ID greeting=$GREETING; ls; stty size; stat -c %n=%a,%u $(tty)\n",
+  );
   await shell.shows("uid=65534 app=web greeting=hello");
   await shell.shows("server.mjs");
   await shell.shows("33 101");
-  await shell.shows("/dev/pts/");
+  // Nobody else reads it or writes to it.
+  await shell.shows(/\/dev\/pts\/\d+=600,65534/);
   shell.type("exit 7\n");
   t.is(await shell.closed, 1000);
   t.deepEqual(shell.said[0], { type: "opened", interactive: true });
@@ -130,6 +133,18 @@ test("a token opens one console, of its app and its session, and a page of anoth
   t.is(tries.filter((status) => status === 101).length, 1, "what failed before has not used it up");
   t.true(tries.every((status) => status === 101 || status === 401 || status === 429));
   t.is(daemon.log().includes(token), false);
+});
+
+test("who guesses tokens is soon not heard any more, and who has one is", async (t) => {
+  await using daemon = await startDaemon();
+  await installed(daemon);
+  const door = { port: daemon.port };
+  const guess = { appId: "web", session: "logs", token: "svcc_nonsense" };
+  const tries = [];
+  for (let count = 0; count < 200 && tries.at(-1) !== 429; count++) tries.push(await statusOf(door, guess));
+  t.is(tries[0], 401);
+  t.is(tries.at(-1), 429);
+  t.is(await statusOf(door, { ...guess, token: await tokenFor(daemon, "logs") }), 101);
 });
 
 test("what asks for a console and is no WebSocket is told what to ask for", async (t) => {
@@ -214,6 +229,7 @@ test("over gRPC it is the same, and a session is audited with its caller", async
   });
   const attached = await opened(daemon, "attach");
   await attached.shows(/[#$] /);
+  await wait(lateMs);
   attached.socket.terminate();
   await eventually(async () => {
     const { records } = await daemon.client(AuditService).listAudit({});
@@ -226,6 +242,8 @@ test("over gRPC it is the same, and a session is audited with its caller", async
       ],
       "from where",
     );
+    const [socket] = sessions.filter(({ protocol }) => protocol === "websocket");
+    assert.ok((socket?.durationMs ?? 0) >= lateMs, `how long: ${socket?.durationMs}`);
   }, 20_000);
   t.like(await errorOf(apps.attachConsole(once({ appId: "web" }))), { code: "InvalidArgument" });
   t.like(await errorOf(apps.attachConsole(once({ appId: "nothing", session: "shell" }))), {

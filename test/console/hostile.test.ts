@@ -1,6 +1,6 @@
 /** Clients of consoles that flood, stall or lie (T 21). */
 import assert from "node:assert/strict";
-import { readFile } from "node:fs/promises";
+import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import test from "ava";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
@@ -80,6 +80,55 @@ test("a client that types to a program that does not read is not read, and other
   t.true(grown < 60, `${grown} MiB more`);
   flooder.socket.terminate();
   other.socket.terminate();
+});
+
+test("who reads a log too slowly hears how much they missed", async (t) => {
+  await using daemon = await startDaemon();
+  const dir = join(daemon.dir, "talks");
+  // More than all the files that are kept of a log.
+  const script = `while [ ! -e ${daemon.dir}/go ]; do sleep 0.1; done; yes ${"x".repeat(99)} | head -c 200000000; echo the-$((40+2)); sleep 1000`;
+  const yaml = `id: web\nname: Talks\nversion: "1"\nprocess:\n  exec: [sh, -c, "${script}"]\n`;
+  await writePackage(dir, 1, { files: { "svc.yaml": yaml } });
+  const apps = daemon.client(AppService);
+  await apps.installApp({ spec: dir });
+  await apps.startApp({ id: "web" });
+  const stalled = await open(daemon, "logs");
+  await eventually(() => assert.equal(stalled.said[0]?.["type"], "opened"), 20_000);
+  stalled.socket.pause();
+  await writeFile(join(daemon.dir, "go"), "");
+  const newest = async (): Promise<string> =>
+    (await apps.getAppLogs({ id: "web", tail: 1 })).lines.map(({ text }) => text).join();
+  await eventually(async () => assert.match(await newest(), /the-42/), 60_000);
+  stalled.socket.resume();
+  await eventually(() => assert.match(stalled.shown().slice(-200), /the-42/), 60_000);
+  const missed = stalled.said.reduce((sum, { bytes }) => sum + Number(bytes ?? 0), 0);
+  t.true(missed > 10_000_000, `${missed} bytes`);
+  stalled.socket.terminate();
+});
+
+test("who watches a terminal too slowly hears how much they missed, and sees its latest screen", async (t) => {
+  await using daemon = await startDaemon();
+  const dir = join(daemon.dir, "talks");
+  const script =
+    "read x; head -c 60000000 /dev/zero | tr '\\\\0' x | fold -w 99; echo; echo the-$((40+2)); sleep 1000";
+  const yaml = `id: web\nname: Talks\nversion: "1"\nprocess:\n  exec: [sh, -c, "${script}"]\nconsole: true\n`;
+  await writePackage(dir, 1, { files: { "svc.yaml": yaml } });
+  const apps = daemon.client(AppService);
+  await apps.installApp({ spec: dir });
+  await apps.startApp({ id: "web" });
+  const stalled = await open(daemon);
+  await eventually(() => assert.equal(stalled.said[0]?.["type"], "opened"), 20_000);
+  stalled.socket.pause();
+  const other = await open(daemon);
+  other.type("go\n");
+  await eventually(() => assert.match(other.shown().slice(-200), /the-42/), 60_000);
+  stalled.socket.resume();
+  await eventually(() => assert.match(stalled.shown().slice(-200), /the-42/), 60_000);
+  const gaps = stalled.said.filter(({ type }) => type === "gap").map(({ bytes }) => Number(bytes));
+  const missed = gaps.reduce((sum, bytes) => sum + bytes, 0);
+  t.true(missed > 10_000_000, `${missed} bytes`);
+  t.true(stalled.shown().length + missed >= 60_000_000, "it knows how much it has not seen");
+  for (const { socket } of [stalled, other]) socket.terminate();
 });
 
 test("more sessions of an app than there may be are refused, and who ends one makes room", async (t) => {

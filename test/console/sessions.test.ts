@@ -71,6 +71,28 @@ for (const withoutTerminal of [false, true]) {
   });
 }
 
+test("who goes away hangs up: a program may clean up before it is ended", async (t) => {
+  const daemon = await emptyDaemon();
+  await install(daemon, "");
+  const left = join(daemon.dir, "left");
+  const script = `trap 'echo hung up > ${left}; exit' HUP; echo ready; while :; do sleep 0.1; done`;
+  const gone = new AbortController();
+  async function* inputs() {
+    yield {
+      appId: "web",
+      session: "shell",
+      command: ["sh", "-c", script],
+      resize: { columns: 80, rows: 24 },
+    };
+    await new Promise((resolve) => gone.signal.addEventListener("abort", resolve));
+  }
+  const outputs = daemon.client(AppService, "grpc").attachConsole(inputs(), { signal: gone.signal });
+  await t.throwsAsync(async () => {
+    for await (const { output } of outputs) if (output.case === "data") gone.abort();
+  });
+  await eventually(async () => assert.equal(await readFile(left, "utf8"), "hung up\n"), patienceMs);
+});
+
 test("what is attached ends with the app's end and its removal, and a shell with the removal", async (t) => {
   const daemon = await emptyDaemon();
   await installLoop(daemon, "loop");

@@ -278,4 +278,12 @@ rootTest("of the daemon's own files a token packs nothing and unpacks nothing ov
     (await readdir(storeDir)).filter((name) => name.startsWith(".svc-")),
     [],
   );
+  // Where they lie is no place for what has their names.
+  for (const name of ["api.token", "store"]) {
+    const made = `${home}/${name}.tar.gz`;
+    await as(ownerUid, "sh", "-c", `cd ${home}; mkdir ${name}; tar -czf ${made} ${name}`);
+    const over = { path: made, target: daemon.dir, overwrite: true };
+    t.like(await errorOf(files.extractArchive(over)), own, name);
+  }
+  t.is((await readFile(join(daemon.dir, "api.token"), "utf8")).trim(), daemon.token);
 });

@@ -105,6 +105,29 @@ rootTest("of the daemon's own a search by token sees nothing", async (t) => {
   t.true(byToken.result.failedCount > 0n);
   const byRoot = await search({ ...ground, files: daemon.client(FileService) }, looked);
   t.true(byRoot.lines.some((line) => line.startsWith("api.token:1:")));
+  const named = { path: daemon.dir, name: "svc.db*", hidden: true };
+  t.deepEqual((await search({ ...ground, files }, named)).lines, []);
+  const database = await search({ ...ground, files: daemon.client(FileService) }, named);
+  t.true(database.lines.includes("store/svc.db:"));
+});
+
+rootTest("of a long line no more than its beginning is looked at, and less of it is shown", async (t) => {
+  const ground = await newGround();
+  const { home } = ground;
+  await writeFile(join(home, "long"), `begin${"x".repeat(100_000)}needle\nneedle\n`);
+  const found = await search(ground, { path: home, content: "begin" });
+  t.is(found.lines.length, 1);
+  t.true((found.lines[0] ?? "").length < 600, "what is shown is short");
+  t.deepEqual((await search(ground, { path: home, content: "needle" })).lines, ["long:2:needle"]);
+});
+
+rootTest("the last lines are looked for in the last 4 MiB alone", async (t) => {
+  const { home, files } = await newGround();
+  const path = join(home, "long");
+  await writeFile(path, `first\n${"x".repeat(6 << 20)}`);
+  const pieces = await Array.fromAsync(files.tailFile({ path, lines: 2 }));
+  const bytes = pieces.reduce((sum, { content }) => sum + (content?.data.length ?? 0), 0);
+  t.is(bytes, 4 << 20);
 });
 
 rootTest("a tree is measured as du(1) does, file systems and links told apart", async (t) => {

@@ -234,7 +234,8 @@ rootTest("an upload keeps what it replaces as it was, and never overwrites a cha
   t.is((JSON.parse(stale.body.toString()) as { reason: string }).reason, "changed");
   t.is(await readFile(path, "utf8"), "three");
   t.is((await put("five", {}, { overwrite: "true", path: home, name: "page.html" })).status, 200);
-  t.is((await put("six", { "if-match": '"x"' }, { path: home, name: "new" })).status, 412);
+  for (const tag of ['"x"', "*"])
+    t.is((await put("six", { "if-match": tag }, { path: home, name: "new" })).status, 412, tag);
   t.is((await put("six", {}, { path: home, name: "../x" })).status, 400);
   // Of two editors who read the same, one wins.
   const now = JSON.parse((await put("seven", {}, { overwrite: "1" })).body.toString()) as { etag: string };
@@ -243,6 +244,22 @@ rootTest("an upload keeps what it replaces as it was, and never overwrites a cha
   );
   t.deepEqual(race.map(({ status }) => status).sort(), [200, 412, 412, 412, 412, 412, 412, 412]);
   t.deepEqual(await readdir(home), ["page.html"]);
+  // Nobody sends for nothing: what may not be replaced is refused before its content has come.
+  const early = await new Promise<number>((resolve, reject) => {
+    const asked = { socketPath: door.socketPath, method: "PUT", path: contentPath(path) };
+    const sent = request({ ...asked, headers: { "content-length": "1000000" } }, (response) => {
+      resolve(response.statusCode ?? 0);
+      sent.destroy();
+    });
+    sent.setTimeout(20_000, () => sent.destroy(new Error("it waits for the content")));
+    sent.on("error", reject);
+    sent.write("first of many");
+  });
+  t.is(early, 409);
+  // New content does not run as its owner.
+  await chmod(path, 0o6755);
+  t.is((await put("eight", {}, { overwrite: "1" })).status, 200);
+  t.is((await stat(path)).mode & 0o7777, 0o755);
   // What root's file was stays root's when root replaces it through the daemon.
   const asRoot = await rest(ground.daemon.socketPath, "PUT", contentPath(path, { overwrite: "1" }), {
     body: "root",
@@ -423,6 +440,7 @@ rootTest(
       body: "x",
     });
     t.is(put.status, 409);
+    t.regex(put.body.toString(), /symbolic link: write to what it points to/);
     await files.copyPath({ from: join(home, "foreign"), to: join(home, "link") });
     t.true((await lstat(join(home, "link"))).isSymbolicLink());
     const { deleted } = await files.deletePaths({ paths: [join(home, "own"), join(home, "foreign-file")] });
@@ -434,6 +452,23 @@ rootTest(
     }
   },
 );
+
+rootTest("links that lead in circles lead nowhere, and hold nobody up", async (t) => {
+  const { home, files } = await newGround();
+  for (const [name, target] of [
+    ["one", "two"],
+    ["two", "one"],
+    ["self", "self/x"],
+  ] as const) {
+    symlinkSync(target, join(home, name));
+    lchownSync(join(home, name), ownerUid, 60);
+  }
+  for (const name of ["one/x", "self/x"]) {
+    const refusal = await errorOf(files.statPath({ path: join(home, name) }));
+    t.like(refusal, { code: "FailedPrecondition", reason: "not_possible" }, name);
+    t.regex(refusal.message, /symbolic links are not followed/, name);
+  }
+});
 
 rootTest("the daemon's own files are root's on the socket alone", async (t) => {
   const ground = await newGround();
@@ -555,6 +590,49 @@ rootTest("a deletion goes on past what it cannot delete, and says each", async (
   t.deepEqual(failed.map(({ path }) => path).sort(), [`${home}/t/a/1`, `${home}/t/b/c/2`]);
   t.is(failedCount, 2n);
   t.deepEqual(await readdir(join(home, "t")), ["a", "b"]);
+});
+
+rootTest(
+  "a deletion tells of a thousand things that it cannot delete, and of how many there are",
+  async (t) => {
+    const { home, files, as } = await newGround();
+    await as(ownerUid, "sh", "-c", `mkdir ${home}/t; cd ${home}/t; seq 1100 | xargs touch; chmod 555 .`);
+    const { deleted, failed, failedCount } = await files.deletePaths({ paths: [join(home, "t")] });
+    t.deepEqual([deleted.length, failed.length, failedCount], [0, 1000, 1100n]);
+  },
+);
+
+rootTest("what runs as its owner does not run as who copies it", async (t) => {
+  const { home, files } = await newGround();
+  const path = join(home, "tool");
+  await writeFile(path, "x");
+  // Small ones and large ones, alone and in a directory.
+  await mkdir(join(home, "dir"), { mode: 0o755 });
+  await writeFile(join(home, "dir/large"), Buffer.alloc(3 << 20));
+  for (const each of [path, join(home, "dir/large")]) await chmod(each, 0o6755);
+  await files.copyPath({ from: path, to: join(home, "mine") });
+  await files.copyPath({ from: join(home, "dir"), to: join(home, "also") });
+  for (const name of ["mine", "also/large"]) {
+    const { uid, mode } = await stat(join(home, name));
+    t.deepEqual([uid, mode & 0o7777], [ownerUid, 0o755], name);
+  }
+});
+
+rootTest("nothing takes the place of what it is in, or its own", async (t) => {
+  const { home, files, as } = await newGround();
+  await as(ownerUid, "sh", "-c", `mkdir -p ${home}/a/b; echo kept > ${home}/a/f; echo in > ${home}/a/b/f`);
+  for (const [from, to] of [
+    ["a/b", "a"],
+    ["a/f", "a/f"],
+  ] as const) {
+    const pair = { from: join(home, from), to: join(home, to), overwrite: true };
+    t.like(await errorOf(files.movePath(pair)), { code: "InvalidArgument" }, `move ${from}`);
+    t.like(await errorOf(files.copyPath(pair)), { code: "InvalidArgument" }, `copy ${from}`);
+  }
+  t.is(
+    await as(ownerUid, "sh", "-c", `cd ${home}; find . | sort | xargs; cat a/f a/b/f`),
+    ". ./a ./a/b ./a/b/f ./a/f\nkept\nin\n",
+  );
 });
 
 rootTest("recursive modes and owners leave links and what they point to alone", async (t) => {

@@ -6,6 +6,7 @@ import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import test from "ava";
 import type { Terminal, TerminalSize } from "../../src/lib/terminal.ts";
+import { AppTerminal } from "../../src/runtimes/process/app-terminal.mjs";
 import type { RunnableApp } from "../../src/runtimes/runtime.ts";
 import { eventually } from "../support/eventually.ts";
 import { Fixture } from "./support/fixture.ts";
@@ -158,6 +159,21 @@ test("a megabyte that is pasted comes whole, and an app that does not read keeps
   await (await sit(fixture, app))[Symbol.asyncDispose]();
   await seat[Symbol.asyncDispose]();
   await flood;
+});
+
+test("of one watcher no more waits to be typed than there is room for, and others type on", async (t) => {
+  const log = { write: () => Promise.resolve(), finishLine: () => Promise.resolve() };
+  const app = new AppTerminal(log as never);
+  // Nobody reads at the far end.
+  const { ended, hangUp } = app.open();
+  const [one, other] = [0, 1].map(() => app.watch(undefined, () => undefined));
+  assert.ok(one && other);
+  const typed = [app.type(one, Buffer.alloc(256 * 1024, "x"))];
+  t.throws(() => app.type(one, Buffer.from("x")), { message: /more than the app takes/ });
+  t.notThrows(() => typed.push(app.type(other, Buffer.from("x"))));
+  for (const watcher of [one, other]) watcher.leave();
+  hangUp();
+  await Promise.all([...typed, ended]);
 });
 
 test("an app that was started without one has none", async (t) => {

@@ -29,6 +29,23 @@ test("whoever reads in time misses nothing, in whatever pieces it comes", (t) =>
   t.pass();
 });
 
+test("who comes later begins with a whole character, and with a painted screen where it began", (t) => {
+  const text = new RecentOutput();
+  // The ring holds no whole number of them.
+  for (let count = 0; count < 200_000; count++) text.push(Buffer.from("€"));
+  const begin = text.screenStart(24);
+  t.true(begin > text.start && begin - text.start < 4);
+  t.is(text.read(begin).toString("utf8", 0, 3), "€");
+
+  const editor = new RecentOutput();
+  editor.push(Buffer.from("line\n".repeat(100)));
+  const painted = editor.end;
+  editor.push(Buffer.from(`\x1b[?1049h${"row\n".repeat(100)}`));
+  t.is(editor.screenStart(5), painted);
+  editor.push(Buffer.from("\x1b[?1049l"));
+  t.true(editor.screenStart(5) > painted);
+});
+
 test("whoever is too slow hears how much they missed, and goes on with the latest screen", (t) => {
   const recent = new RecentOutput();
   const watcher = new Watcher(recent, 0, () => undefined);

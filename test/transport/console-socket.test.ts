@@ -44,6 +44,18 @@ test("who answers stays", async (t) => {
   t.is(pair.client.readyState, WebSocket.OPEN);
 });
 
+test("who does not answer the close is not waited for", async (t) => {
+  using pair = await connected(true);
+  await once(pair.client, "open");
+  const closed = once(pair.socket, "close", { signal: AbortSignal.timeout(patienceMs) });
+  // Its answer would be made of what it reads.
+  pair.client.pause();
+  const console = new ConsoleSocket(pair.socket);
+  console.close();
+  await closed;
+  t.true(console.gone.aborted);
+});
+
 test("messages that are not taken stay where they are, also those without bytes", async (t) => {
   using pair = await connected(true);
   await once(pair.client, "open");

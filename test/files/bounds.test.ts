@@ -1,0 +1,87 @@
+/** How much of a caller's work on files there is at a time, and when it ends (T 24, 26). */
+import assert from "node:assert/strict";
+import { mkdtempDisposable, readdir, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import test from "ava";
+import { FileService } from "../../gen/svc/v1/file_pb.ts";
+import { copyPath } from "../../src/identity/helper/host/relocate.mjs";
+import { Syscalls } from "../../src/identity/helper/host/syscalls.mjs";
+import { isRoot } from "../support/daemon.ts";
+import { errorOf } from "../support/errors.ts";
+import { eventually } from "../support/eventually.ts";
+import { ownerUid } from "./support/ground.ts";
+import { sharedGround } from "./support/shared-ground.ts";
+
+const rootTest = isRoot ? test : test.skip;
+const newGround = sharedGround();
+const mostCalls = 16;
+const waitMs = 30_000;
+
+rootTest("so many calls of a user work on files at a time, and nobody else waits for them", async (t) => {
+  const { home, door, daemon, as } = await newGround();
+  const path = join(home, "log");
+  await as(ownerUid, "sh", "-c", `echo line > ${path}`);
+  const files = door.client(FileService, "grpc");
+  const left = Array.from({ length: mostCalls }, () => new AbortController());
+  for (const { signal } of left) {
+    const tail = files.tailFile({ path, lines: 1, follow: true }, { signal })[Symbol.asyncIterator]();
+    assert.equal((await tail.next()).done, false);
+    void tail.next().catch(() => undefined);
+  }
+  const refused = await errorOf(files.statPath({ path }));
+  t.like(refused, { code: "ResourceExhausted", reason: "too_many" });
+  t.regex(refused.message, /16 calls of yours work on files already/);
+  t.is((await daemon.client(FileService).statPath({ path })).name, "log");
+  left[0]?.abort();
+  await eventually(async () => assert.equal((await files.statPath({ path })).name, "log"), waitMs);
+  for (const each of left) each.abort();
+});
+
+rootTest("a deletion that is cancelled leaves the rest, and so does a change of modes", async (t) => {
+  const { home, door, as } = await newGround();
+  const files = door.client(FileService, "grpc");
+  const many = 60_000;
+  await as(ownerUid, "sh", "-c", `mkdir ${home}/t; cd ${home}/t; seq ${many} | xargs touch`);
+  const stop = new AbortController();
+  const cut = await errorOf(
+    (async () => {
+      const events = files.deletePathsStream({ paths: [`${home}/t`] }, { signal: stop.signal });
+      for await (const { event } of events) if (event.case === "progress") stop.abort();
+    })(),
+  );
+  t.is(cut.code, "Canceled");
+  // The helper hears of it a moment later.
+  const rest = await eventually(async () => {
+    const before = (await readdir(join(home, "t"))).length;
+    await new Promise((resolve) => setTimeout(resolve, 500));
+    const after = (await readdir(join(home, "t"))).length;
+    assert.equal(after, before);
+    return after;
+  }, waitMs);
+  t.true(rest > 0 && rest < many, `${rest} are left`);
+});
+
+test("a copy of a large file ends in the middle of it when it is cancelled", async (t) => {
+  await using place = await mkdtempDisposable(join(tmpdir(), "svc-bounds-"));
+  // Another file system, so that the blocks cannot be shared.
+  await using far = await mkdtempDisposable("/dev/shm/svc-bounds-");
+  const piece = 1 << 20;
+  await writeFile(join(far.path, "large"), Buffer.alloc(16 * piece, "x"));
+  let pieces = 0;
+  class InPieces extends Syscalls {
+    override nextData(_fd: number, from: number, size: number) {
+      pieces++;
+      return from < size ? { start: from, end: from + piece } : undefined;
+    }
+  }
+  const stop = new AbortController();
+  const args = {
+    ...{ from: join(far.path, "large"), to: join(place.path, "copy") },
+    ...{ overwrite: false, temporary: ".svc-0.tmp" },
+  };
+  const copying = copyPath(new InPieces(), args, () => stop.abort(new Error("stopped")), stop.signal);
+  await t.throwsAsync(copying, { message: "stopped" });
+  t.true(pieces <= 2, `${pieces} pieces`);
+  t.deepEqual(await readdir(place.path), []);
+});

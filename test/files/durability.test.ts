@@ -1,0 +1,103 @@
+/** In which order what is written reaches the disk: nobody who looks afterwards can tell, only who sees the calls. */
+import fs from "node:fs";
+import { mkdir, mkdtempDisposable, open, readFile, readdir, writeFile } from "node:fs/promises";
+import { syncBuiltinESMExports } from "node:module";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import test, { type ExecutionContext } from "ava";
+import { movePath } from "../../src/identity/helper/host/relocate.mjs";
+import { Syscalls } from "../../src/identity/helper/host/syscalls.mjs";
+import { uploadFile } from "../../src/identity/helper/host/upload.mjs";
+
+const noSignal = new AbortController().signal;
+const calls: string[] = [];
+
+/** What is there in the moment of a call: names of a directory. */
+let looked = "";
+function note(call: string): void {
+  calls.push(`${call} of ${looked === "" ? "?" : fs.readdirSync(looked).sort().join("+") || "nothing"}`);
+}
+
+/** The calls that give a name, and those that bring a file system to its disk. */
+class NotedCalls extends Syscalls {
+  override link(fd: number, parent: number, name: string): void {
+    note("link");
+    super.link(fd, parent, name);
+  }
+
+  override renameToFree(fromParent: number, from: string, toParent: number, to: string): void {
+    note("rename");
+    super.renameToFree(fromParent, from, toParent, to);
+  }
+
+  override async syncFileSystem(fd: number): Promise<void> {
+    await super.syncFileSystem(fd);
+    note("sync");
+  }
+}
+
+test.before(async () => {
+  const { fsyncSync } = fs;
+  fs.fsyncSync = (fd) => {
+    fsyncSync(fd);
+    note("directory");
+  };
+  syncBuiltinESMExports();
+  await using handle = await open(tmpdir());
+  const handles = Object.getPrototypeOf(handle) as { sync: () => Promise<void> };
+  const { sync } = handles;
+  handles.sync = async function (this: unknown) {
+    await sync.call(this);
+    note("file");
+  };
+});
+
+async function upload(path: string, text: string): Promise<void> {
+  const input = {
+    batches: async function* () {
+      yield await Promise.resolve([Buffer.from(text)]);
+    },
+  };
+  const args = { path, overwrite: true, ifMatch: "", mode: null, temporary: ".svc-0.tmp" };
+  await uploadFile(new NotedCalls(), args, input as never, noSignal);
+}
+
+async function noted(t: ExecutionContext, dir: string, work: () => Promise<unknown>): Promise<string[]> {
+  looked = dir;
+  calls.length = 0;
+  await work();
+  t.log(calls.join(", "));
+  return [...calls];
+}
+
+test.serial(
+  "an upload is on the disk before it has its name, and its name before it is answered",
+  async (t) => {
+    await using place = await mkdtempDisposable(join(tmpdir(), "svc-durable-"));
+    const path = join(place.path, "new");
+    const made = await noted(t, place.path, () => upload(path, "one"));
+    t.deepEqual(made, ["file of nothing", "link of nothing", "directory of new"]);
+    const replaced = await noted(t, place.path, () => upload(path, "two"));
+    t.deepEqual(replaced, ["file of new", "link of new", "directory of new"]);
+    t.is(await readFile(path, "utf8"), "two");
+  },
+);
+
+test.serial(
+  "what moves to another file system is on its disk, by its name, before the original goes",
+  async (t) => {
+    await using place = await mkdtempDisposable(join(tmpdir(), "svc-durable-"));
+    await using far = await mkdtempDisposable("/dev/shm/svc-durable-");
+    const from = join(place.path, "tree");
+    await mkdir(from);
+    await writeFile(join(from, "f"), "x");
+    const args = { from, to: join(far.path, "to"), overwrite: false, temporary: ".svc-0.tmp" };
+    const moved = await noted(t, place.path, () =>
+      movePath(new NotedCalls(), args, () => undefined, noSignal),
+    );
+    // The rename to the other file system, which cannot be; then the copy's.
+    t.deepEqual(moved.slice(0, 4), ["rename of tree", "sync of tree", "rename of tree", "directory of tree"]);
+    t.deepEqual(moved.slice(-1), ["directory of nothing"]);
+    t.deepEqual(await readdir(far.path), ["to"]);
+  },
+);
