@@ -1,7 +1,8 @@
 /** Clients of consoles that flood, stall or lie (T 21). */
 import assert from "node:assert/strict";
-import { readFile, writeFile } from "node:fs/promises";
+import { access, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
+import { setTimeout as wait } from "node:timers/promises";
 import test from "ava";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
 import { isRoot, needsRoot, startDaemon, type TestDaemon, type UserDoor } from "../support/daemon.ts";
@@ -55,10 +56,13 @@ test("a client that reads nothing stops its own terminal, and the daemon's memor
   await stalled.shows(/[#$] /);
   const before = await memoryMiB(daemon.pid);
   stalled.socket.pause();
-  stalled.type("yes\n");
+  // More than what carries it holds: it does not come to its end.
+  const end = join(daemon.dir, "end");
+  stalled.type(`yes | head -c 60000000; touch ${end}\n`);
   const other = await open(daemon);
-  other.type("i=0; while [ $i -lt 5 ]; do echo turn-$i; i=$((i+1)); sleep 0.2; done; echo the-$((40+2))\n");
+  other.type("i=0; while [ $i -lt 20 ]; do echo turn-$i; i=$((i+1)); sleep 0.2; done; echo the-$((40+2))\n");
   await other.shows("the-42");
+  await t.throwsAsync(access(end), { code: "ENOENT" });
   const grown = (await memoryMiB(daemon.pid)) - before;
   t.true(grown < 60, `${grown} MiB more`);
   stalled.socket.terminate();
@@ -75,6 +79,12 @@ test("a client that types to a program that does not read is not read, and other
   const other = await open(daemon);
   other.type("echo the-$((40+2))\n");
   await other.shows("the-42");
+  // What is taken is taken by now.
+  await eventually(async () => {
+    const before = flooder.socket.bufferedAmount;
+    await wait(1_000);
+    assert.equal(flooder.socket.bufferedAmount, before);
+  }, 30_000);
   t.true(flooder.socket.bufferedAmount > 2 ** 25, "most of it waits where it comes from");
   const grown = (await memoryMiB(daemon.pid)) - before;
   t.true(grown < 60, `${grown} MiB more`);

@@ -40,10 +40,10 @@ test("while a program takes nothing before it is read, all of it goes out", asyn
   const window = new OutputWindow();
   window.acknowledge(1);
   t.false(await hasRoomAfter(window, windowBytes));
-  const taken = Promise.withResolvers<void>();
+  const taken = Promise.withResolvers<undefined>();
   const typing = window.openFor(taken.promise);
   t.true(await hasRoomAfter(window, windowBytes));
-  taken.resolve();
+  taken.resolve(undefined);
   await typing;
   t.false(await hasRoomAfter(window, 1));
 });

@@ -7,6 +7,7 @@ import test from "ava";
 import { FileService } from "../../gen/svc/v1/file_pb.ts";
 import { copyPath } from "../../src/identity/helper/host/relocate.mjs";
 import { Syscalls } from "../../src/identity/helper/host/syscalls.mjs";
+import { Walk } from "../../src/identity/helper/host/walk.mjs";
 import { isRoot } from "../support/daemon.ts";
 import { errorOf } from "../support/errors.ts";
 import { eventually } from "../support/eventually.ts";
@@ -60,6 +61,14 @@ rootTest("a deletion that is cancelled leaves the rest, and so does a change of 
     return after;
   }, waitMs);
   t.true(rest > 0 && rest < many, `${rest} are left`);
+});
+
+test("of what fails in a tree a thousand are held in memory, and all are counted", (t) => {
+  const walk = new Walk("/tree", { leaf: () => undefined });
+  const denied = Object.assign(new Error("x".repeat(10_000)), { code: "EACCES" });
+  for (let count = 0; count < 1_100; count++) walk.fail(`/tree/${count}`, denied);
+  t.deepEqual([walk.failures.length, walk.failureCount], [1_000, 1_100]);
+  t.is(walk.failures[0]?.message.length, 256);
 });
 
 test("a copy of a large file ends in the middle of it when it is cancelled", async (t) => {

@@ -52,14 +52,17 @@ test.before(async () => {
   };
 });
 
-async function upload(path: string, text: string): Promise<void> {
-  const input = {
+function inputOf(text: string) {
+  return {
     batches: async function* () {
       yield await Promise.resolve([Buffer.from(text)]);
     },
   };
+}
+
+async function upload(path: string, text: string): Promise<void> {
   const args = { path, overwrite: true, ifMatch: "", mode: null, temporary: ".svc-0.tmp" };
-  await uploadFile(new NotedCalls(), args, input as never, noSignal);
+  await uploadFile(new NotedCalls(), args, inputOf(text) as never, noSignal);
 }
 
 async function noted(t: ExecutionContext, dir: string, work: () => Promise<unknown>): Promise<string[]> {
@@ -80,6 +83,29 @@ test.serial(
     const replaced = await noted(t, place.path, () => upload(path, "two"));
     t.deepEqual(replaced, ["file of new", "link of new", "directory of new"]);
     t.is(await readFile(path, "utf8"), "two");
+  },
+);
+
+test.serial(
+  "what somebody else writes in the last moment stays, and nothing of the upload does",
+  async (t) => {
+    await using place = await mkdtempDisposable(join(tmpdir(), "svc-durable-"));
+    const path = join(place.path, "shared");
+    await writeFile(path, "read");
+    class LastMoment extends Syscalls {
+      override link(fd: number, parent: number, name: string): void {
+        super.link(fd, parent, name);
+        fs.writeFileSync(path, "somebody else's");
+      }
+    }
+    const { ino, size, mtimeNs, ctimeNs } = fs.statSync(path, { bigint: true });
+    const ifMatch = [ino, size, mtimeNs, ctimeNs].map((part) => part.toString(32)).join("-");
+    const args = { path, overwrite: true, ifMatch, mode: null, temporary: ".svc-0.tmp" };
+    looked = "";
+    const uploading = uploadFile(new LastMoment(), args, inputOf("mine") as never, noSignal);
+    await t.throwsAsync(uploading, { message: /not what it was/ });
+    t.is(await readFile(path, "utf8"), "somebody else's");
+    t.deepEqual(await readdir(place.path), ["shared"]);
   },
 );
 

@@ -518,7 +518,7 @@ rootTest(
       "sh",
       "-c",
       `cd ${home}; mkdir -p src/deep/er; printf data > src/f; chmod 0751 src/deep; ln src/f src/hard; ln -s f src/soft
-     truncate -s 20M src/sparse; printf end >> src/sparse; printf x > src/exec; chmod 4755 src/exec
+     truncate -s 20M src/sparse; printf end >> src/sparse; truncate -s 1M src/holes; printf end >> src/holes; printf x > src/exec; chmod 4755 src/exec
      head -c 5000000 /dev/urandom > src/big; touch -d '2001-02-03 04:05:06.123456789' src/f src/deep; mkdir src/shut
      touch src/shut/in; chmod 0555 src/shut; chmod 0500 src`,
     );
@@ -534,6 +534,7 @@ rootTest(
     t.is(await look("dst"), await look("src"));
     const sparse = await stat(join(home, "dst/sparse"));
     t.true(sparse.blocks * 512 < 1_000_000);
+    t.true((await stat(join(home, "dst/holes"))).blocks * 512 < 500_000);
     t.is((await stat(join(home, "dst/f"))).ino, (await stat(join(home, "dst/hard"))).ino);
     t.regex(execFileSync("getfattr", ["-d", join(home, "dst/f")], { encoding: "utf8" }), /kept/);
     t.like(await errorOf(files.copyPath({ from: join(home, "src"), to: join(home, "dst") })), {
