@@ -5,6 +5,28 @@ function count(number: number, one: string, many: string): string {
   return `${String(number)} ${number === 1 ? one : many}`;
 }
 
+/** What stands before the line that a step says, or alone where it says none. */
+const stepWords: Partial<Record<string, string>> = {
+  wait: "Waiting",
+  resolve: "Version",
+  fetch: "Fetching it",
+  ports: "Ports",
+  secrets: "Passwords",
+  warning: "Note",
+  export: "Files",
+  pull: "Image",
+  build: "Build",
+  migrate: "Data",
+  copy: "Copying it",
+  trial: "Trial",
+  health: "Health",
+  read: "Reading it",
+  encrypt: "Encrypting it",
+  push: "Sending it",
+  verify: "Checking it",
+  restore: "Restoring it",
+};
+
 export const texts = {
   skip: "Skip to the content",
   mainNavigation: "Main",
@@ -127,6 +149,8 @@ export const texts = {
     cancel: "Cancel",
     cancelled: "Cancelled: everything is as it was before.",
     steps: "What happens",
+    /** The words of the contract's; others are shown as they are. */
+    step: (word: string) => stepWords[word] ?? word,
     asks: "It asks you to accept this first",
     accept: "Accept and go on",
   },

@@ -36,6 +36,9 @@ browserTest(`an app is backed up, broken and restored from the page${needsBrowse
   await page.getByText("There is no backup of it yet.").waitFor();
   await page.getByRole("button", { name: "Back up now" }).click();
   await page.getByText("It is backed up.").waitFor();
+  // What the daemon calls "read" and "push".
+  const steps = page.getByRole("region", { name: "What happens" }).getByRole("listitem");
+  t.deepEqual(await steps.allInnerTexts(), ["Reading it", "Sending it – local"]);
   const [archive] = (await backups.listBackups({ appId: "web" })).backups;
   await page.getByRole("rowheader").getByRole("link").click();
   await page.getByRole("heading", { name: /^Backup of / }).waitFor();

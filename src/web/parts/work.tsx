@@ -37,7 +37,7 @@ export function Work<Result extends { case: string; value: unknown }>({ of }: { 
 /** How far it is, as a bar while it goes on: what was told last of a step that is over is not where it ended. */
 function Step({ of, isLast }: { of: Progress; isLast: boolean }) {
   const { step, message, doneBytes, totalBytes } = of;
-  const says = [step, message].filter((text) => text !== "").map(plainLine);
+  const says = [texts.work.step(step), message].filter((text) => text !== "").map(plainLine);
   const done = doneBytes === undefined ? "" : formatBytes(doneBytes);
   const share = totalBytes === undefined ? done : texts.overview.used(done, formatBytes(totalBytes));
   return (
