@@ -198,7 +198,7 @@ export class Upgrader {
 
   /** Without an end of it, where there is nothing that both versions could want at a time. */
   async #canRoll(app: AppRecord, { manifest }: ResolvedPackage): Promise<boolean> {
-    return manifest.migrate === undefined && (await this.#mayRoll(app));
+    return (await this.#mayRoll(app)) && manifest.migrate === undefined;
   }
 
   /** As far as the version says that it is at. */
@@ -212,7 +212,7 @@ export class Upgrader {
     const { identities, runtimeOf, runnable, log } = this.#options;
     try {
       await writeSettingsFiles(identities, runnable(app));
-      await runtimeOf(app).roll?.(runnable(app));
+      await runtimeOf(app).roll?.(runnable(app), { isBack: true });
     } catch (error) {
       log.warn(
         { err: error, appId: app.id },
@@ -279,7 +279,7 @@ export class Upgrader {
     if (rolls && (await runtimeOf(app).canRoll?.(next)) === true) {
       work.onProgress?.({ step: "trial", message: `Replacing what runs by ${next.version}, bit by bit` });
       await writeSettingsFiles(identities, next);
-      await runtimeOf(app).roll?.(next);
+      await runtimeOf(app).roll?.(next, { signal: work.signal });
       return;
     }
     if (rolls) {

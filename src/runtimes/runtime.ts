@@ -108,6 +108,12 @@ export interface LogChunk {
   readonly missedBytes: number;
 }
 
+export interface RollOptions {
+  readonly signal?: AbortSignal | undefined;
+  /** To the version that it came from: as much of it as can run again is enough. */
+  readonly isBack?: boolean;
+}
+
 /** What one app uses; what cannot be measured is absent. */
 export interface RuntimeUsage {
   /** Percent of one processor. */
@@ -352,14 +358,15 @@ export interface AppRuntime extends AsyncDisposable {
   /**
    * Whether this version of an app, which is laid out, may run beside another one: then {@link roll} needs no end of it.
    * Absent for runtimes whose apps may not.
+   * @throws SvcError `not_possible` where it may, and what runs now is in its way
    */
   canRoll?(app: RunnableApp): Promise<boolean>;
   /**
    * Has what runs of an app be this version, bit by bit; what is of it already stays as it is. Resolves when all of it runs
    * and has done so for a while.
-   * @throws SvcError `start_failed`: some of it may be of either version then
+   * @throws SvcError `start_failed`: some of it may be of either version then, as when the signal aborts
    */
-  roll?(to: RunnableApp): Promise<void>;
+  roll?(to: RunnableApp, how?: RollOptions): Promise<void>;
   /** Has an app that runs do so in as many tasks as its placement says now. Absent for runtimes of one machine. */
   scale?(app: RunnableApp): Promise<void>;
   /** One shared window of about 500 ms for all apps together; entries for running ones only. */

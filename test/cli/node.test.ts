@@ -1,10 +1,10 @@
 /** `svc node …` and which daemon a command is for. */
 import { execFile } from "node:child_process";
-import { chmod, mkdir, mkdtemp, readFile, rm, stat, writeFile } from "node:fs/promises";
+import { chmod, chown, mkdir, mkdtemp, readFile, rm, stat, writeFile } from "node:fs/promises";
 import { createServer as createHttpServer } from "node:http";
 import { createServer, type Socket } from "node:net";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { promisify } from "node:util";
 import test from "ava";
 import { isRoot, needsRoot } from "../support/daemon.ts";
@@ -37,6 +37,7 @@ test("nodes are added, used and removed", async (t) => {
   t.is((await home.run(`node add attic unix://${attic.socketPath}`)).exitCode, 0);
   t.is((await home.run(`node add shop unix://${shop.socketPath}`)).exitCode, 0);
   t.is((await stat(home.file)).mode & 0o777, 0o600);
+  t.is((await stat(dirname(home.file))).mode & 0o777, 0o700);
   t.regex((await home.run("-N attic ls")).stdout, /^old /m);
   t.regex((await home.run("ls --node shop")).stdout, /^till /m);
   t.regex((await home.run("ls", { SVC_NODE: "shop" })).stdout, /^till /m);
@@ -96,6 +97,32 @@ test("all nodes are asked side by side, and who does not answer is said", async 
       ["gone", "unavailable"],
       ["silent", "deadline_exceeded"],
     ],
+  );
+});
+
+test("no node waits for the answer of another", async (t) => {
+  await using home = await makeHome();
+  const names = ["one", "two", "three"];
+  const answers: (() => void)[] = [];
+  for (const name of names) {
+    const path = join(home.dir, `${name}.sock`);
+    const server = createHttpServer((_request, response) => {
+      response.setHeader("content-type", "application/json");
+      answers.push(() => response.end(JSON.stringify({ apps: [{ id: `of-${name}`, state: "STOPPED" }] })));
+      if (answers.length >= names.length) for (const answer of answers.splice(0)) answer();
+    }).listen(path);
+    t.teardown(() => {
+      server.close();
+      server.closeAllConnections();
+    });
+    await home.run(`node add ${name} unix://${path}`);
+  }
+  const run = await home.run(`ls --all-nodes --json --timeout 20 --socket ${join(home.dir, "none.sock")}`);
+  const { nodes } = JSON.parse(run.stdout) as { nodes: { node: string; apps?: { id: string }[] }[] };
+  const [, ...others] = nodes.map(({ node, apps }) => [node, apps?.[0]?.id]);
+  t.deepEqual(
+    others,
+    names.map((name) => [name, `of-${name}`]),
   );
 });
 
@@ -193,6 +220,15 @@ for (const { title, mode, text = "", says } of [
     t.regex(run.stderr, says);
   });
 }
+
+rootTest(`a file of nodes that is another user's is not believed${needsRoot}`, async (t) => {
+  await using home = await makeHome();
+  await home.run("node add a ssh://b");
+  await chown(home.file, 65_534, 65_534);
+  const run = await home.run("-N a ls");
+  t.is(run.exitCode, 5, run.stderr);
+  t.regex(run.stderr, /must be yours alone/);
+});
 
 const secret = "svc_canary_0123456789";
 

@@ -346,9 +346,89 @@ upgrade: { order: stop-first, watch: 2s }
     t.like(await apps.getApp({ id: "rolls" }), { state: "RUNNING", version: "2", enabled: true });
     await eventually(async () => assert.deepEqual(await answers(), ["2", "2", "2"]), longMs);
   }
+
+  // In the middle of it, when some are of the new version already.
+  await writePackage(t.context, "rolls", {
+    "svc.yaml": (manifest("3", imageOf(swarm, "1"))["svc.yaml"] ?? "").replace("watch: 2s", "watch: 600s"),
+  });
+  const given = errorOf(apps.upgradeApp({ id: "rolls" }));
+  await eventually(async () => assert.ok((await answers()).includes("1")), longMs);
+  const canceledMs = performance.now();
+  await apps.cancelAppOperation({ id: "rolls" });
+  t.like(await given, { code: "Canceled" });
+  t.true(performance.now() - canceledMs < longMs);
+  t.like(await apps.getApp({ id: "rolls" }), { state: "RUNNING", version: "2" });
+  await eventually(async () => assert.deepEqual(await answers(), ["2", "2", "2"]), longMs);
+
+  // A fourth finds no node where the port is free, and the swarm replaces nothing while it waits for that one.
+  await apps.scaleApp({ id: "rolls", replicas: 4 });
+  await eventually(async () => {
+    const { tasks } = await apps.getApp({ id: "rolls" });
+    assert.match(tasks.find(({ slot }) => slot === 4)?.message ?? "", /no suitable node/);
+  }, longMs);
+  const refused = await errorOf(apps.upgradeApp({ id: "rolls" }));
+  t.is(refused.reason, "not_possible");
+  t.regex(
+    refused.message,
+    /task 4 of app "rolls" has no node \(no suitable node .*: bring a node .*scale rolls N\), or stop it first/,
+  );
+  await apps.scaleApp({ id: "rolls", replicas: 3 });
+  t.like(await apps.getApp({ id: "rolls" }), { state: "RUNNING", version: "2" });
+  await eventually(async () => assert.deepEqual(await answers(), ["2", "2", "2"]), longMs);
   t.notRegex(daemon.log(), /did not come back/, "nothing was started anew");
   await apps.stopApp({ id: "rolls" });
   await apps.removeApp({ id: "rolls" });
+});
+
+test(`an upgrade in whose middle an engine goes leaves the old version where it can run${needsSwarm}`, async (t) => {
+  t.timeout(300_000);
+  const { swarm, daemon } = t.context;
+  const apps = daemon.client(AppService);
+  const manifest = (version: string, watch: string): Record<string, string> => ({
+    "svc.yaml": `id: half-way
+name: half-way
+version: "${version}"
+docker: { image: "${imageOf(swarm, version)}" }
+settings: { properties: { port: { type: integer, default: 8086 } } }
+ports: [{ name: http, setting: port, container_port: 8080 }]
+stop: { grace: 2s }
+upgrade: { order: stop-first, watch: ${watch} }
+`,
+  });
+  const answers = async (...nodes: number[]): Promise<string[]> => {
+    const all = await Promise.allSettled(nodes.map((node) => swarm.get(node, 8086)));
+    return all.map((each) => (each.status === "fulfilled" ? each.value.trim() : "none"));
+  };
+  const spec = await writePackage(t.context, "half-way", manifest("1", "1s"));
+  await apps.installApp({ spec, placement: swarmed(3) });
+  await apps.startApp({ id: "half-way" });
+  await eventually(async () => assert.deepEqual(await answers(1, 2, 3), ["1", "1", "1"]), longMs);
+  await writePackage(t.context, "half-way", manifest("2", "20s"));
+  const given = errorOf(apps.upgradeApp({ id: "half-way" }));
+  await eventually(async () => assert.ok((await answers(1, 2, 3)).includes("2")), longMs);
+  try {
+    await swarm.engines[2]?.kill();
+    const error = await given;
+    t.is(error.reason, "start_failed");
+    t.regex(
+      error.message,
+      /task \d has no node any more \(no suitable node .*\): bring a node .* scale half-way N\); app "half-way" stays at 1$/,
+    );
+    t.log(error.message);
+    t.like(await apps.getApp({ id: "half-way" }), { state: "RUNNING", version: "1" });
+    t.deepEqual(await answers(1, 2), ["1", "1"]);
+    const { lines } = await apps.getAppLogs({ id: "half-way", tail: 3 });
+    t.is(lines.at(-1)?.text, "node3 did not answer: the lines of what ran there are missing here");
+    const refused = await errorOf(apps.upgradeApp({ id: "half-way" }));
+    t.like(refused, { reason: "not_possible" });
+    t.log(refused.message);
+  } finally {
+    await swarm.engines[2]?.start();
+  }
+  await eventually(async () => assert.deepEqual(await answers(1, 2, 3), ["1", "1", "1"]), longMs);
+  t.notRegex(daemon.log(), /did not come back/, "nothing was started anew");
+  await apps.stopApp({ id: "half-way" });
+  await apps.removeApp({ id: "half-way" });
 });
 
 test(`jobs upgrade a compose project on a swarm service by service, a bad version goes back, and jobs restart it${needsSwarm}`, async (t) => {

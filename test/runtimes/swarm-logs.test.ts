@@ -5,7 +5,9 @@ import type { DockerEngine } from "../../src/docker/engine.ts";
 import { readServiceLog } from "../../src/runtimes/swarm/service-logs.ts";
 import type { SwarmTask } from "../../src/runtimes/swarm/swarm-api.ts";
 
-const tasks = [1, 2].map((slot) => ({ id: `task${slot}`, slot, node: `node${slot}` }) as SwarmTask);
+const tasks = [1, 2].map(
+  (slot) => ({ id: `task${slot}`, slot, nodeId: `id${slot}`, node: `node${slot}` }) as SwarmTask,
+);
 
 /** What the engine sends of one line, or of a piece of one. */
 function frame(task: string, second: number, text: string): Buffer {
@@ -15,6 +17,16 @@ function frame(task: string, second: number, text: string): Buffer {
   const body = Buffer.from(`${time} ${details} ${text}`);
   const header = Buffer.alloc(8);
   header[0] = 1;
+  header.writeUInt32BE(body.length, 4);
+  return Buffer.concat([header, body]);
+}
+
+/** What the engine sends when it has done so, and some is missing. */
+function complaint(reasons: string): Buffer {
+  const said = `rpc error: code = Unknown desc = warning: incomplete log stream. some logs could not be retrieved for the following reasons: ${reasons}`;
+  const body = Buffer.from(`Error grabbing logs: ${said}\n`);
+  const header = Buffer.alloc(8);
+  header[0] = 3;
   header.writeUInt32BE(body.length, 4);
   return Buffer.concat([header, body]);
 }
@@ -65,4 +77,34 @@ test("a log of more than 8 MiB is kept to its last lines", async (t) => {
   const sizeBytes = lines.reduce((sum, { text }) => sum + text.length, 0);
   t.true(sizeBytes > 7 * 2 ** 20 && sizeBytes <= 8 * 2 ** 20, `${sizeBytes} bytes`);
   t.regex(lines.at(-1)?.text ?? "", /^2@node2 \| 999 x/);
+});
+
+for (const [reasons, said] of [
+  ["node id2 is not available", "node2 did not answer"],
+  ["node id2 disconnected unexpectedly, node id1 is not available", "node1, node2 did not answer"],
+  ["node abcdefghijklmnop is not available", "node abcdefghijkl did not answer"],
+  ["node id2 is not available, disk is full", "node2 did not answer; disk is full"],
+] as const) {
+  test(`what is missing is said last in svc's words, also when the tail is full: ${reasons}`, async (t) => {
+    const frames = [1, 2, 3].map((at) => frame("task1", at, `at ${at}\n`));
+    const before = Date.now();
+    const { lines } = await read([...frames, complaint(reasons)], 2);
+    t.deepEqual(
+      lines.map(({ stream, text }) => [stream, text]),
+      [
+        ["stdout", "1@node1 | at 3"],
+        ["svc", `${said}: the lines of what ran there are missing here`],
+      ],
+    );
+    t.true((lines.at(-1)?.timeMs ?? 0) >= before);
+  });
+}
+
+test("a task that was given to no node is not missed, and what a task itself prints stays", async (t) => {
+  const own = complaint("node id1 is not available").subarray(8).toString();
+  const { lines } = await read([frame("task1", 1, own), complaint("task abc has not been scheduled")], 9);
+  t.deepEqual(
+    lines.map(({ text }) => text),
+    [`1@node1 | ${own.trimEnd()}`],
+  );
 });

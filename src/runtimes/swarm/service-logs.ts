@@ -24,6 +24,11 @@ const details =
 /** More than they take. */
 const maxDetailsLength = 256;
 
+/** What the engine says last when some tasks' lines are missing, and each of the reasons that it may have for that. */
+const incomplete = /^Error grabbing logs: .*incomplete log stream\..*?following reasons: (.*)$/;
+const nodeAway = /^node (\w+) (?:is not available|disconnected unexpectedly)$/;
+const unplaced = /^task \w+ has not been scheduled$/;
+
 /** The last lines of all tasks together, by time, each with its slot and node in front; `truncated` when they pass 8 MiB. */
 export async function readServiceLog(
   engine: DockerEngine,
@@ -31,20 +36,19 @@ export async function readServiceLog(
   { tail, part, tasks, hasTerminal, signal }: ServiceLogOptions,
 ): Promise<LogChunk> {
   if (tail < 1) return { lines: [], truncated: false, missedBytes: 0 };
-  const { lines, truncated } = await engine.operate(
+  return engine.operate(
     "read the log of a service",
     async (docker) => {
       const reader = createReader(hasTerminal);
       const latest = new LatestLines(tail);
       for await (const chunk of await openLog(docker, serviceId, { ...query(tail), follow: false })) {
-        latest.add(reader.read(chunk));
+        latest.add(named(reader.read(chunk), part, tasks));
       }
-      latest.add(reader.end());
+      latest.add(named(reader.end(), part, tasks));
       return latest.chunk();
     },
     { timeoutMs: readTimeoutMs, signal },
   );
-  return { lines: named(lines, part, tasks), truncated, missedBytes: 0 };
 }
 
 /** The last lines by time of those that come in any order, as each task's do, in bounded memory. */
@@ -175,9 +179,30 @@ function named(lines: readonly LogRecord[], part: string, tasks: readonly SwarmT
       return [id, node === "" ? whole : `${whole}@${node}`];
     }),
   );
-  return lines.map((line) => {
+  return lines.flatMap((line) => {
     const [found = "", task = ""] = details.exec(line.text) ?? [];
+    if (found === "") return missing(line, tasks);
     const text = line.text.slice(found.length);
-    return found === "" ? line : { ...line, text: `${names.get(task) ?? task.slice(0, 12)} | ${text}` };
+    return [{ ...line, text: `${names.get(task) ?? task.slice(0, 12)} | ${text}` }];
   });
+}
+
+/** No task's line comes without its details; the swarm's own word about what is missing does, and has no time. */
+function missing(line: LogRecord, tasks: readonly SwarmTask[]): LogRecord[] {
+  const reasons = incomplete.exec(line.text)?.[1]?.split(", ");
+  if (reasons === undefined) return [line];
+  const nodes = new Map(tasks.map(({ nodeId, node }) => [nodeId, node]));
+  const away = reasons.flatMap((reason) => {
+    const id = nodeAway.exec(reason)?.[1];
+    return id === undefined ? [] : [nodes.get(id) || `node ${id.slice(0, 12)}`];
+  });
+  const others = reasons.filter((reason) => !nodeAway.test(reason) && !unplaced.test(reason));
+  const said = [
+    ...(away.length === 0 ? [] : [`${[...new Set(away)].sort().join(", ")} did not answer`]),
+    ...others,
+  ];
+  // A task that was given to no node has printed nothing.
+  if (said.length === 0) return [];
+  const text = `${said.join("; ")}: the lines of what ran there are missing here`;
+  return [{ timeMs: Date.now(), stream: "svc", text }];
 }

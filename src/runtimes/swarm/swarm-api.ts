@@ -12,6 +12,7 @@ import type { DockerEngine } from "../../docker/engine.ts";
 import type { RegistryCredentials } from "../../docker/registry-auth.ts";
 import { SvcError } from "../../errors.ts";
 import type { JsonObject } from "../../lib/json.ts";
+import { releaseLabel } from "../stuck-containers.ts";
 
 /** A service that svc has made. */
 export interface SwarmService {
@@ -58,6 +59,8 @@ export interface SwarmTask {
   readonly createdAtMs: number;
   readonly containerId: string;
   readonly exitCode: number | undefined;
+  /** The release that it is of; empty for what an earlier svc made. */
+  readonly release: string;
 }
 
 export interface SwarmNode {
@@ -303,10 +306,11 @@ function taskOf(task: EngineTask, node: SwarmNode | undefined): SwarmTask {
     ContainerStatus: container,
   } = task.Status ?? {};
   const createdAtMs = Date.parse(task.CreatedAt);
+  const labels = task.Spec?.ContainerSpec?.Labels ?? {};
   return {
     id: task.ID,
     serviceId: task.ServiceID,
-    appId: task.Spec?.ContainerSpec?.Labels?.[appLabel] ?? "",
+    appId: labels[appLabel] ?? "",
     slot: task.Slot ?? 0,
     nodeId: task.NodeID ?? "",
     node: node?.name ?? "",
@@ -318,5 +322,6 @@ function taskOf(task: EngineTask, node: SwarmNode | undefined): SwarmTask {
     createdAtMs,
     containerId: container?.ContainerID ?? "",
     exitCode: container?.ExitCode,
+    release: labels[releaseLabel] ?? "",
   };
 }

@@ -23,6 +23,7 @@ import type {
   EngineVolumes,
   ImageRuntime,
   LogChunk,
+  RollOptions,
   RunnableApp,
   RuntimeLimit,
   RuntimeUsage,
@@ -163,7 +164,9 @@ export class SwarmRuntime extends FollowingRuntime<SwarmApp> implements AppRunti
     const earlier = new Set(watched.tasks.map(({ id }) => id));
     if (existing !== undefined) await this.#api.update(existing, spec, credentials);
     const serviceId = existing?.id ?? (await this.#api.create(spec, credentials));
-    return { serviceId, part, earlier, replicas: planned.Mode.Replicated.Replicas, mayEnd: mayEnd(planned) };
+    const { Replicas: replicas } = planned.Mode.Replicated;
+    const release = planned.Labels[releaseLabel] ?? "";
+    return { serviceId, part, release, earlier, replicas, mayEnd: mayEnd(planned) };
   }
 
   async #withFiles(app: RunnableApp, { spec, files }: ServicePlan): Promise<ServiceSpec> {
@@ -217,9 +220,15 @@ export class SwarmRuntime extends FollowingRuntime<SwarmApp> implements AppRunti
   }
 
   /** Resolves when as many tasks run as are to. @throws SvcError `start_failed` with the swarm's words */
-  async #untilUp(app: RunnableApp, watched: SwarmApp, launched: readonly Launched[]): Promise<void> {
+  async #untilUp(
+    app: RunnableApp,
+    watched: SwarmApp,
+    launched: readonly Launched[],
+    signal?: AbortSignal,
+  ): Promise<void> {
     const begunMs = Date.now();
     for (;;) {
+      signal?.throwIfAborted();
       await this.#look();
       const waited = Date.now() - begunMs;
       const missing = launched.filter((service) => !isWhole(service, watched.tasks));
@@ -253,30 +262,67 @@ export class SwarmRuntime extends FollowingRuntime<SwarmApp> implements AppRunti
   }
 
   async canRoll(app: RunnableApp): Promise<boolean> {
+    const services = await this.#api.servicesOf(app.id);
+    await this.#requirePlaces(app, services);
     const parts = await this.#stacksOf(app).partsWithoutData(app);
-    if (parts === undefined) return false;
     // What took the place of a service may want its ports: that one has to go first.
-    return (await this.#api.servicesOf(app.id)).every(({ part }) => parts.includes(part));
+    return parts !== undefined && services.every(({ part }) => parts.includes(part));
   }
 
-  async roll(to: RunnableApp): Promise<void> {
+  /** @throws SvcError `not_possible`: the swarm would wait for a task that has no node, and replace nothing else meanwhile */
+  async #requirePlaces({ id }: RunnableApp, services: readonly SwarmService[]): Promise<void> {
+    const watched = this.#appOf(id);
+    await this.#look();
+    const waiting = watched.tasks.find((task) => isWithoutNode(task));
+    if (waiting === undefined) return;
+    const part = services.find((service) => service.id === waiting.serviceId)?.part ?? "";
+    throw new SvcError(
+      "not_possible",
+      `task ${`${part} ${waiting.slot}`.trim()} of app "${id}" has no node (${waiting.error}), and an upgrade would wait for it: ${whatNodesNeed(id)}, or stop it first`,
+    );
+  }
+
+  async roll(to: RunnableApp, how: RollOptions = {}): Promise<void> {
     const watched = this.#appOf(to.id);
     const plan = await this.#plan(to);
     watched.want(to);
     for (const step of plan.steps) {
-      for (const service of step) await this.#rollService(to, watched, service);
+      for (const service of step) await this.#rollService(to, watched, service, how);
     }
     await this.#removeOthers(to, plan);
-    await this.#untilWell(to, watched);
+    await this.#untilWell(to, watched, how);
   }
 
-  async #rollService(to: RunnableApp, watched: SwarmApp, plan: ServicePlan): Promise<void> {
-    const existing = await this.#settled(to, plan);
+  async #rollService(to: RunnableApp, watched: SwarmApp, plan: ServicePlan, how: RollOptions): Promise<void> {
+    const existing = await this.#settled(to, plan, how.signal);
     if (existing !== undefined && isRelease(existing, plan)) return;
     await this.#look();
+    if (existing !== undefined && how.isBack === true) {
+      await this.#rollServiceBack(to, watched, plan, existing);
+      return;
+    }
     const launched = await this.#launch(to, watched, plan);
-    if (existing !== undefined) await this.#untilRolled(to, watched, launched);
-    await this.#untilUp(to, watched, [launched]);
+    if (existing !== undefined) {
+      const [waiting] = await this.#untilRolled(to, watched, launched, { signal: how.signal });
+      if (waiting !== undefined) throw withoutNode(to, launched, waiting);
+    }
+    await this.#untilUp(to, watched, [launched], how.signal);
+  }
+
+  /** What has no node now had one before, or had none then either: all others go back, and it is left to wait. */
+  async #rollServiceBack(
+    to: RunnableApp,
+    watched: SwarmApp,
+    plan: ServicePlan,
+    existing: SwarmService,
+  ): Promise<void> {
+    let left = waitingOf(existing.id, watched.tasks).length;
+    for (;;) {
+      const launched = await this.#launch(to, watched, besides(plan, left));
+      const waiting = await this.#untilRolled(to, watched, launched, { passing: left });
+      if (waiting.length <= left) return;
+      left = waiting.length;
+    }
   }
 
   /**
@@ -284,9 +330,14 @@ export class SwarmRuntime extends FollowingRuntime<SwarmApp> implements AppRunti
    * itself. Told of it once more, the swarm would have nothing to replace, and never say that it did.
    * @throws SvcError `start_failed` when that takes too long
    */
-  async #settled(app: RunnableApp, plan: ServicePlan): Promise<SwarmService | undefined> {
+  async #settled(
+    app: RunnableApp,
+    plan: ServicePlan,
+    signal: AbortSignal | undefined,
+  ): Promise<SwarmService | undefined> {
     const begunMs = Date.now();
     for (;;) {
+      signal?.throwIfAborted();
       const services = await this.#api.servicesOf(app.id);
       const existing = services.find(({ part }) => part === plan.part);
       if (existing === undefined || !isRelease(existing, plan) || !isUnderway(existing)) return existing;
@@ -296,33 +347,59 @@ export class SwarmRuntime extends FollowingRuntime<SwarmApp> implements AppRunti
     }
   }
 
-  /** @throws SvcError `start_failed` when the swarm goes back */
-  async #untilRolled(app: RunnableApp, watched: SwarmApp, launched: Launched): Promise<void> {
+  /**
+   * Resolves without any when the swarm has replaced all, or with the tasks for which it has had no node for too long to wait
+   * on: when there are more than `passing` of them, or when all others are replaced.
+   * @throws SvcError `start_failed` when the swarm goes back
+   */
+  async #untilRolled(
+    app: RunnableApp,
+    watched: SwarmApp,
+    launched: Launched,
+    { signal, passing = 0 }: { signal?: AbortSignal | undefined; passing?: number },
+  ): Promise<readonly SwarmTask[]> {
     const begunMs = Date.now();
+    // What is replaced has its port until it has ended.
+    const patienceMs = pendingMs + app.manifest.stop.graceMs;
+    let wholeAtMs = begunMs;
     for (;;) {
+      signal?.throwIfAborted();
       const update = (await this.#api.service(launched.serviceId))?.update;
-      if (update?.state === "completed") return;
+      if (update?.state === "completed") return [];
+      await this.#look();
       if (update !== undefined && update.state !== "updating") {
-        await this.#look();
         const own = watched.tasks.filter(({ serviceId, id }) => isOfLaunch(launched, serviceId, id));
         const bad = own.find(({ state }) => state === "failed" || state === "rejected");
         if (bad !== undefined) throw await this.#startFailed(app, launched, bad);
         throw startFailed(app.id, update.message || `the swarm says ${update.state}`);
       }
+      const waiting = waitingOf(launched.serviceId, watched.tasks);
+      if (waiting.length === 0) wholeAtMs = Date.now();
+      const isEnough = waiting.length > passing || isReplaced(launched, watched.tasks);
+      if (isEnough && Date.now() - wholeAtMs > patienceMs) return waiting;
       if (Date.now() - begunMs > startTimeoutMs)
         throw startFailed(app.id, "the swarm did not come to its end");
       await sleep(startPollMs);
     }
   }
 
-  /** Where svc asks for its health, until that is known. @throws SvcError `start_failed` */
-  async #untilWell(app: RunnableApp, watched: SwarmApp): Promise<void> {
+  /**
+   * Where svc asks for its health, until that is known. What goes back is taken as it is: it was so before.
+   * @throws SvcError `start_failed`
+   */
+  async #untilWell(
+    app: RunnableApp,
+    watched: SwarmApp,
+    { signal, isBack = false }: RollOptions,
+  ): Promise<void> {
     const begunMs = Date.now();
     await this.#look();
     for (;;) {
+      signal?.throwIfAborted();
       const { health, healthReason = "" } = watched.status;
       if (health === "healthy" || health === "none") return;
       if (health === "unhealthy" || Date.now() - begunMs > startTimeoutMs) {
+        if (isBack) return;
         throw startFailed(app.id, `its health check fails: ${healthReason}`);
       }
       await sleep(startPollMs);
@@ -590,6 +667,8 @@ export class SwarmRuntime extends FollowingRuntime<SwarmApp> implements AppRunti
 interface Launched {
   readonly serviceId: string;
   readonly part: string;
+  /** That its tasks are to be of. */
+  readonly release: string;
   readonly replicas: number;
   /** Its tasks may come to a good end. */
   readonly mayEnd: boolean;
@@ -605,6 +684,43 @@ function isWhole({ serviceId, replicas, mayEnd: may }: Launched, tasks: readonly
   const own = tasks.filter((task) => task.serviceId === serviceId);
   const isThere = (task: SwarmTask): boolean => isUpTask(task) || (may && task.state === "complete");
   return own.filter(isThere).length >= replicas;
+}
+
+/** The swarm looks for a node for it, and finds none. */
+function isWithoutNode({ state, desired, error }: SwarmTask): boolean {
+  return state === "pending" && isMeant(desired) && error !== "";
+}
+
+function waitingOf(serviceId: string, tasks: readonly SwarmTask[]): SwarmTask[] {
+  return tasks.filter((task) => task.serviceId === serviceId && isWithoutNode(task));
+}
+
+/** All that is meant to run is what was launched, whether it has a node or not. */
+function isReplaced({ serviceId, release, replicas }: Launched, tasks: readonly SwarmTask[]): boolean {
+  const meant = tasks.filter((task) => task.serviceId === serviceId && isMeant(task.desired));
+  const there = meant.filter((task) => isUpTask(task) || isWithoutNode(task));
+  return meant.every((task) => task.release === release) && there.length >= replicas;
+}
+
+function isMeant(desired: string): boolean {
+  return desired === "running" || desired === "ready";
+}
+
+/** The same, replaced although so many tasks more than it says are waited for meanwhile. */
+function besides(plan: ServicePlan, tasks: number): ServicePlan {
+  const { UpdateConfig: update } = plan.spec as { UpdateConfig?: { Parallelism: number } };
+  if (update === undefined || update.Parallelism === 0 || tasks === 0) return plan;
+  const UpdateConfig = { ...update, Parallelism: update.Parallelism + tasks };
+  return { ...plan, spec: { ...plan.spec, UpdateConfig } };
+}
+
+function withoutNode({ id }: RunnableApp, { part }: Launched, { slot, error }: SwarmTask): SvcError {
+  const task = `task ${`${part} ${slot}`.trim()}`;
+  return startFailed(id, `${task} has no node any more (${error}): ${whatNodesNeed(id)}`);
+}
+
+function whatNodesNeed(id: string): string {
+  return `bring a node for it, or scale the app to what there are nodes for (svc app scale ${id} N)`;
 }
 
 /** The task that keeps it from being whole. */
