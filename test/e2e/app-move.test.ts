@@ -208,7 +208,8 @@ for (const step of ["copying", "handing", "starting"]) {
     const id = `on-${step}`;
     await install(t.context, id);
     await killAt(t.context, id, step);
-    const { near, attic } = t.context;
+    const { home, near, attic } = t.context;
+    t.is((await stat(join(home, ".config/svc/moves", `near,${id}.json`))).mode & 0o777, 0o600);
     await eventually(async () => {
       const states = await Promise.all([stateAt(near, id), stateAt(attic, id)]);
       assert.ok(
@@ -317,6 +318,28 @@ test.serial("what somebody started there after a kill is not started here, too",
   t.deepEqual(JSON.parse(back.stdout), { id: "both", node: "near" });
   await expectStates(t.context, "both", ["RUNNING", "STOPPED"]);
   await expectNothingLeft(t, "both");
+});
+
+test.serial("what somebody started here after a kill is not started there, too", async (t) => {
+  t.timeout(180_000);
+  await install(t.context, "here");
+  await killAt(t.context, "here", "starting");
+  await eventually(async () => {
+    const started = await svc(t.context, "app", "start", "here");
+    assert.equal(started.exitCode, 0, started.stderr);
+  }, deadlineMs);
+  const refused = await svc(t.context, "app", "move", "here");
+  t.is(refused.exitCode, 5, refused.stderr);
+  t.regex(
+    refused.stderr,
+    /here was started on near meanwhile: stop it and go on, or go back with .* --abort/,
+  );
+  await eventually(async () => {
+    const back = await svc(t.context, "app", "move", "here", "--abort");
+    assert.equal(back.exitCode, 0, back.stderr);
+  }, deadlineMs);
+  await expectStates(t.context, "here", ["RUNNING", "STOPPED"]);
+  await expectNothingLeft(t, "here");
 });
 
 test.serial("while it is stopped only what changed since the first copy goes", async (t) => {

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { randomBytes } from "node:crypto";
 import { once } from "node:events";
-import { readdirSync, readFileSync } from "node:fs";
+import { readdirSync, readFileSync, readlinkSync } from "node:fs";
 import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import anyTest from "ava";
@@ -135,6 +135,60 @@ test(`nothing is left running there when a command is killed${needsSsh}`, async 
   await ended;
   await eventually(() => assert.deepEqual(dials(), []), 60_000);
   t.pass();
+});
+
+/** What others could connect to, or send to, at a process: by the kernel's own tables, where it is. */
+function doorsOf(pid: string): string[] {
+  const inodes = new Set(
+    readdirSync(`/proc/${pid}/fd`).flatMap((fd) => {
+      const [, inode] = /^socket:\[(\d+)\]$/.exec(readlinkSync(`/proc/${pid}/fd/${fd}`)) ?? [];
+      return inode === undefined ? [] : [inode];
+    }),
+  );
+  const rows = (table: string): string[][] =>
+    readFileSync(`/proc/${pid}/net/${table}`, "utf8")
+      .trim()
+      .split("\n")
+      .slice(1)
+      .map((line) => line.trim().split(/\s+/));
+  const [listening, accepts] = ["0A", 0x1_0000];
+  return [
+    ...["tcp", "tcp6"].flatMap((table) =>
+      rows(table)
+        .filter(([, , , state, , , , , , inode = ""]) => state === listening && inodes.has(inode))
+        .map(([, at]) => `${table} ${at}`),
+    ),
+    ...["udp", "udp6"].flatMap((table) =>
+      rows(table)
+        .filter(([, , , , , , , , , inode = ""]) => inodes.has(inode))
+        .map(([, at]) => `${table} ${at}`),
+    ),
+    ...rows("unix")
+      .filter(([, , , flags = "0", , , inode = ""]) => {
+        return (Number.parseInt(flags, 16) & accepts) !== 0 && inodes.has(inode);
+      })
+      .map((row) => `unix ${row[7] ?? ""}`),
+  ];
+}
+
+test(`no port is opened, there or here, for a call${needsSsh}`, async (t) => {
+  const { child, shown, ended } = spawnSvc(["app", "logs", "-f", "web"]);
+  await eventually(() => assert.match(shown(), /listening on/), 60_000);
+  const there = dials();
+  t.true(there.length > 0);
+  const ssh = readdirSync("/proc").filter((pid) => {
+    try {
+      return readFileSync(`/proc/${pid}/stat`, "utf8").split(") ")[1]?.split(" ")[1] === String(child.pid);
+    } catch {
+      return false;
+    }
+  });
+  t.true(ssh.length > 0);
+  for (const pid of [...there, ...ssh, String(child.pid)]) t.deepEqual(doorsOf(pid), [], pid);
+  // Those of whom it is known are seen.
+  t.true(doorsOf(String(daemon.pid)).some((door) => door.startsWith("unix ")));
+  child.kill("SIGKILL");
+  await ended;
 });
 
 const noisy = "echo 'Welcome \x1b]0;owned\x07 to the far side'";

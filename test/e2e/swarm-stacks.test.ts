@@ -134,8 +134,11 @@ secrets: { key: { file: ./key.txt }, der: { file: ./key.der } }
       ["front 1", "front 2", "store 1 node1"],
     );
   }, longMs);
+  // The content of a config is told as base64.
+  const words = ["open-sesame", btoa("open-sesame-file\n"), btoa("open-sesame-word"), "MIIBIv8A/g=="];
   for (const path of ["/services", "/tasks", "/secrets", "/configs"]) {
-    t.false((await swarm.manager.request("GET", path)).text.includes("open-sesame"), path);
+    const { text } = await swarm.manager.request("GET", path);
+    for (const word of words) t.false(text.includes(word), path);
   }
   for (const engine of swarm.engines) {
     const list = (await engine.request("GET", "/containers/json?all=true")).expect(200) as { Id: string }[];

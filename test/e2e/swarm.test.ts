@@ -151,10 +151,14 @@ test(`secrets are never in what the engine shows, and reach the app${needsSwarm}
   const values = { password: "open-sesame-1", key: "open-sesame-2", greeting: "good day" };
   await apps.installApp({ spec, settings: values, placement: placement(1) });
   t.is((await apps.startApp({ id: "vault" })).state, "RUNNING");
+  // The content of a config is told as base64.
+  const words = ["open-sesame", ...[values.password, values.key].map((value) => btoa(value))];
   for (const path of ["/services", "/tasks", "/secrets", "/configs", "/containers/json"]) {
     const { text } = await swarm.manager.request("GET", path);
-    t.false(text.includes("open-sesame"), path);
+    for (const word of words) t.false(text.includes(word), path);
   }
+  const { text: configs } = await swarm.manager.request("GET", "/configs");
+  t.true(configs.includes(btoa(values.greeting)), "what is no secret is seen there");
   const find = async (): Promise<{ node: number; id: string }> => {
     for (const [at, engine] of swarm.engines.entries()) {
       const list = (await engine.request("GET", "/containers/json")).expect(200) as { Id: string }[];
