@@ -98,27 +98,26 @@ export class Writer implements Disposable {
   }
 
   /**
-   * Takes the write lock for those of the requests that may still begin. When others have it past the deadline of some,
-   * those are refused and the rest handed back, so that nobody's answer waits for a neighbour with more patience.
+   * Takes the write lock. When others have it past the deadline of some, those are refused and the rest handed back, so that
+   * nobody's answer waits for a neighbour with more patience. Who is late because this process had no processor is served.
    */
   #begin(
     requests: readonly WriteRequest[],
     outcomes: Map<WriteRequest, WriteOutcome>,
   ): readonly WriteRequest[] {
     for (;;) {
-      const now = monotonicMs();
-      const late = requests.filter(({ deadlineMs }) => deadlineMs <= now);
-      if (late.length > 0) {
-        for (const request of requests) outcomes.set(request, { postponed: true });
-        for (const request of late) outcomes.set(request, failed(busyTooLong));
-        return [];
-      }
       try {
         this.#database.exec("BEGIN IMMEDIATE");
         return requests;
       } catch (error) {
         if (sqliteFailure(error) !== "busy") throw error;
       }
+      const now = monotonicMs();
+      const late = requests.filter(({ deadlineMs }) => deadlineMs <= now);
+      if (late.length === 0) continue;
+      for (const request of requests) outcomes.set(request, { postponed: true });
+      for (const request of late) outcomes.set(request, failed(busyTooLong));
+      return [];
     }
   }
 

@@ -209,6 +209,13 @@ test("a write that another process keeps waiting past its deadline is unavailabl
   t.deepEqual(keys(store), ["held", "patient"]);
 });
 
+test("a write is kept however late this process comes to it, while nobody else has the lock", async (t) => {
+  await using temporary = await temporaryStore();
+  // The writer's thread is not even there before that.
+  await temporary.store.write([put("late")], { timeoutMs: 0 });
+  t.deepEqual(keys(temporary.store), ["late"]);
+});
+
 test("closing finishes the writes under way and refuses new ones", async (t) => {
   await using dir = await temporaryDir();
   const store = await openStore({ dir: dir.path });
