@@ -115,6 +115,33 @@ test("with an index, the platform's own image is told too", async (t) => {
   t.regex(error.message, /not for linux\/riscv64$/);
 });
 
+/** How an image that is here compares with the registry's. @param insecure hosts that the engine takes for that */
+async function freshnessOf(
+  reference: string,
+  { id, digest }: { id: string; digest: string },
+  insecure: readonly string[] = [],
+) {
+  const name = reference.replace(/:1$/, "");
+  const local = {
+    Id: id,
+    RepoDigests: [`${name}@${digest}`],
+    Os: "linux",
+    Architecture: "amd64",
+    Config: {},
+  };
+  const { freshness } = await describeImage(
+    {
+      images: { inspect: () => Promise.resolve(local as ImageInspectInfo) },
+      isInsecure: (host) => Promise.resolve(insecure.includes(host)),
+      credentialsOf: () => Promise.resolve(undefined),
+    },
+    { ownerUid: 0 } as RunnableApp,
+    reference,
+    { checkRemote: true },
+  );
+  return freshness;
+}
+
 test("an index of which another platform changed has the same image for this one", async (t) => {
   const manifestOf = (config: string): string =>
     JSON.stringify({ schemaVersion: 2, config: { digest: digestOf(config) } });
@@ -141,18 +168,7 @@ test("an index of which another platform changed has the same image for this one
     configDigest: digestOf("own config"),
   });
 
-  const freshness = async (id: string, digest: string) => {
-    const local = { Id: id, RepoDigests: [`${registry.host}/app@${digest}`], Os: "linux", Config: {} };
-    const inspect = () => Promise.resolve({ ...local, Architecture: "amd64" } as ImageInspectInfo);
-    const options = { images: { inspect }, isInsecure: () => Promise.resolve(false) };
-    const shownImage = await describeImage(
-      { ...options, credentialsOf: () => Promise.resolve(undefined) },
-      { ownerUid: 0 } as RunnableApp,
-      `${registry.host}/app`,
-      { checkRemote: true },
-    );
-    return shownImage.freshness;
-  };
+  const freshness = (id: string, digest: string) => freshnessOf(`${registry.host}/app`, { id, digest });
   t.is(await freshness(digestOf("own config"), pulled), "current");
   t.is(await freshness(digestOf("old config"), digestOf(own)), "current", "pulled by the image's own digest");
   t.is(await freshness(digestOf("old config"), pulled), "outdated");
@@ -182,6 +198,9 @@ test("a registry that the engine takes for insecure is asked over TLS that nobod
     const refused = await t.throwsAsync(remoteImage(reference, { platform }), { instanceOf: SvcError });
     t.is(refused.code, "unavailable");
     t.is((await remoteImage(reference, { platform, isInsecure: true })).digest, digestOf("app"));
+    const local = { id: digestOf("config"), digest: digestOf("app") };
+    t.is(await freshnessOf(reference, local), "unknown");
+    t.is(await freshnessOf(reference, local, [`${hostname()}:${port}`]), "current");
   }
 });
 
