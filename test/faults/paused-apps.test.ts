@@ -1,6 +1,7 @@
 /** A daemon that is killed while an app is frozen for its backup: nothing stays paused. */
 import assert from "node:assert/strict";
 import { randomBytes } from "node:crypto";
+import { readdirSync, readlinkSync, statSync } from "node:fs";
 import { chmod, mkdir, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import test, { type ExecutionContext } from "ava";
@@ -14,11 +15,11 @@ import { whyNoDocker } from "../support/docker.ts";
 import { errorOf } from "../support/errors.ts";
 import { eventually } from "../support/eventually.ts";
 import { freePort } from "../support/packages.ts";
-import { processesIn } from "../support/processes.ts";
+import { processesIn, signal } from "../support/processes.ts";
 import { SystemdMachine, whyNoSystemd } from "../support/systemd.ts";
 
 /** Of what is read while the app stands still. */
-const bulkBytes = 192 << 20;
+const bulkBytes = 96 << 20;
 const maxTries = 5;
 const ticking = 'while :; do echo >> "$DIR/ticks"; sleep 0.02; done';
 /** Of a project it is said of each service. */
@@ -79,23 +80,44 @@ async function pausedContainers(): Promise<boolean[]> {
   return all.filter(({ Labels }) => Labels["svc.app"] === "ticks").map(({ State }) => State === "paused");
 }
 
-/** Until it is seen to be paused; the backup goes on. One that was over before is made again. */
-async function pausedBackup(daemon: Door) {
+/** Stops whoever reads the app's bulk. @returns its pid @throws AssertionError when nobody does */
+function stopReader(directory: string): number {
+  const bulk = statSync(join(directory, "data/bulk"));
+  for (const pid of readdirSync("/proc").map(Number)) {
+    if (!(pid > 0)) continue;
+    try {
+      for (const fd of readdirSync(`/proc/${pid}/fd`)) {
+        const link = `/proc/${pid}/fd/${fd}`;
+        if (!readlinkSync(link).endsWith("/bulk") || statSync(link).ino !== bulk.ino) continue;
+        process.kill(pid, "SIGSTOP");
+        return pid;
+      }
+    } catch {
+      // It, or the file of its, is gone.
+    }
+  }
+  throw new assert.AssertionError({ message: "nobody reads the app" });
+}
+
+/** A backup that stays in the middle of what it reads, while the app is paused, until it is told to go on. */
+async function pausedBackup(daemon: Door, directory: string, options: { signal?: AbortSignal } = {}) {
   for (let tries = 1; ; tries++) {
-    const backup = daemon.client(BackupService).createBackup({ appId: "ticks", mode: "pause" });
-    const settled = backup.catch(() => undefined);
+    const backup = daemon
+      .client(BackupService)
+      .createBackup({ appId: "ticks", mode: "pause" }, { ...options, timeoutMs: 120_000 });
     let isOver = false;
-    void settled.then(() => (isOver = true));
-    const isSeen = await eventually(async () => {
-      const app = await daemon.client(AppService).getApp({ id: "ticks" });
-      if (isOver) return false;
-      assert.match(app.stateReason, isPaused);
-      assert.equal(app.state, "RUNNING");
-      assert.notEqual(app.health, "unhealthy");
-      return true;
-    }, 30_000);
-    if (isSeen) return { backup, settled };
-    assert.ok(tries < maxTries, "each backup was over before the app was seen to be paused");
+    const settled = backup.catch(() => undefined).finally(() => (isOver = true));
+    const reader = await eventually(() => (isOver ? undefined : stopReader(directory)), 60_000);
+    if (reader !== undefined) {
+      await eventually(async () => {
+        const app = await daemon.client(AppService).getApp({ id: "ticks" });
+        assert.match(app.stateReason, isPaused);
+        assert.equal(app.state, "RUNNING");
+        assert.notEqual(app.health, "unhealthy");
+      }, 30_000);
+      return { backup, settled, goOn: () => signal(reader, "SIGCONT") };
+    }
+    assert.ok(tries < maxTries, "each backup was over before it was seen to read");
     await backup;
   }
 }
@@ -109,11 +131,12 @@ async function requireGoesOn(directory: string): Promise<void> {
 async function live(t: ExecutionContext, daemon: Door, directory: string): Promise<void> {
   const apps = daemon.client(AppService);
   const backups = daemon.client(BackupService);
-  const { backup } = await pausedBackup(daemon);
+  const { backup, goOn } = await pausedBackup(daemon, directory);
   const frozenAt = await ticks(directory);
   t.like(await errorOf(apps.stopApp({ id: "ticks" })), { reason: "app_busy" });
   t.is(await ticks(directory), frozenAt);
   t.not((await apps.getApp({ id: "ticks" })).health, "unhealthy");
+  goOn();
   const { results, warnings } = await backup;
   t.deepEqual(warnings, []);
   const ref = { appId: "ticks", storage: "local", name: results[0]?.name ?? "" };
@@ -124,14 +147,15 @@ async function live(t: ExecutionContext, daemon: Door, directory: string): Promi
   await requireGoesOn(directory);
 
   const canceled = new AbortController();
-  const doomed = backups.createBackup({ appId: "ticks", mode: "pause" }, { signal: canceled.signal });
-  await eventually(async () => {
-    assert.match((await apps.getApp({ id: "ticks" })).stateReason, isPaused);
-  }, 30_000);
+  const doomed = await pausedBackup(daemon, directory, { signal: canceled.signal });
   canceled.abort();
-  await errorOf(doomed);
+  await errorOf(doomed.backup);
+  doomed.goOn();
   await requireGoesOn(directory);
-  await eventually(async () => assert.equal((await apps.getApp({ id: "ticks" })).stateReason, ""), 30_000);
+  await eventually(async () => {
+    const { stateReason, operation } = await apps.getApp({ id: "ticks" });
+    assert.deepEqual({ stateReason, operation }, { stateReason: "", operation: undefined });
+  }, 30_000);
 }
 
 test("processes stand still while they are backed up, and go on when the daemon is killed", async (t) => {
@@ -140,8 +164,9 @@ test("processes stand still while they are backed up, and go on when the daemon 
   const directory = await install(daemon, `process: { exec: [sh, -c, ${script}], env: { DIR: "\${data}" } }`);
   await live(t, daemon, directory);
 
-  const { settled } = await pausedBackup(daemon);
+  const { settled, goOn } = await pausedBackup(daemon, directory);
   await daemon.kill();
+  goOn();
   await settled;
   await requireGoesOn(directory);
   const states = (await processesIn(directory)).flatMap((pid) => readProcess(pid)?.state ?? []);
@@ -168,8 +193,9 @@ ports: [{ name: http, default: ${port}, container_port: 8080 }]
 health: { http: { port: http, path: /ok }, interval: 100ms, timeout: 100ms, retries: 1, start_period: 1m }`,
     );
     await live(t, daemon, directory);
-    const { settled } = await pausedBackup(daemon);
+    const { settled, goOn } = await pausedBackup(daemon, directory);
     await daemon.kill();
+    goOn();
     await settled;
     t.deepEqual(await pausedContainers(), [true], "the engine does not know");
     await daemon.restart();
@@ -199,8 +225,9 @@ composeTest(
       "compose.yaml": JSON.stringify({ services, volumes: { kept: {} } }),
     });
     await live(t, daemon, directory);
-    const { settled } = await pausedBackup(daemon);
+    const { settled, goOn } = await pausedBackup(daemon, directory);
     await daemon.kill();
+    goOn();
     await settled;
     t.deepEqual(await pausedContainers(), [true, true], "the engine does not know");
     await daemon.restart();
@@ -232,12 +259,13 @@ composeTest(
     await begin(machine, directory);
     await live(t, machine, directory);
 
-    const { settled } = await pausedBackup(machine);
+    const { settled, goOn } = await pausedBackup(machine, directory);
     const frozen = async (): Promise<string> =>
       (await machine.systemctl("show", "--property=FreezerState", "svc-ticks.service")).trim();
     t.is(await frozen(), "FreezerState=frozen");
     const before = await machine.systemctl("show", "--property=MainPID", "svc");
     await machine.systemctl("kill", "--signal=SIGKILL", "--kill-who=main", "svc");
+    goOn();
     await settled;
     await eventually(async () => {
       assert.notEqual(await machine.systemctl("show", "--property=MainPID", "svc"), before);
