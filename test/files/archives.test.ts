@@ -211,6 +211,23 @@ archive.close()`;
   t.deepEqual((await readdir(`${home}/odd/x`)).sort(), ["y", "z"]);
 });
 
+rootTest("a long name whose beginning in the header ends with a slash is a file's", async (t) => {
+  const { home, files } = await newGround();
+  const dir = "d".repeat(99);
+  for (const format of ["GNU", "PAX"]) {
+    const script = `
+import io, tarfile
+archive = tarfile.open("${home}/${format}.tar", "w", format=tarfile.${format}_FORMAT)
+for name, content in [("full", b"x"), ("empty", b"")]:
+    entry = tarfile.TarInfo("${dir}/" + name); entry.size = len(content); archive.addfile(entry, io.BytesIO(content))
+archive.close()`;
+    execFileSync("python3", ["-c", script]);
+    await files.extractArchive({ path: `${home}/${format}.tar`, target: `${home}/${format}` });
+    t.is(await readFile(`${home}/${format}/${dir}/full`, "utf8"), "x", format);
+    t.true((await lstat(`${home}/${format}/${dir}/empty`)).isFile(), format);
+  }
+});
+
 rootTest("an archive may be as large as it likes, unpacked within its bounds", async (t) => {
   const ground = await newGround();
   const { home, files, as } = ground;

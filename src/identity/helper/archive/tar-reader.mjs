@@ -225,18 +225,18 @@ export class TarReader {
    * @param {string} typeFlag
    */
   #begin(block, typeFlag) {
-    const type = this.#foreign ? foreignType(block, typeFlag) : types.get(typeFlag);
-    if (type === undefined) throw damaged(`has an entry of type ${JSON.stringify(typeFlag)}`);
     const extended = this.#extended ?? new Map();
+    const path =
+      extended.get("GNU.sparse.name") ??
+      extended.get("path") ??
+      (isUstar(block) ? nameOf(block) : text(block, 0, 100));
+    const type = this.#foreign ? foreignType(path, typeFlag) : types.get(typeFlag);
+    if (type === undefined) throw damaged(`has an entry of type ${JSON.stringify(typeFlag)}`);
     const sparse = isSparse(extended);
     if (sparse && type !== "file") throw damaged("has a sparse entry that is no file");
     const stored = number(extended.get("size")) ?? octal(block, 124, 12);
     // Only files have content; tar(1) does not agree with itself about others that say they have.
     if (stored !== 0 && type !== "file") throw damaged("has content for an entry that has none");
-    const path =
-      extended.get("GNU.sparse.name") ??
-      extended.get("path") ??
-      (isUstar(block) ? nameOf(block) : text(block, 0, 100));
     /** @type {TarEntry} */
     const entry = {
       path: type === "directory" ? path.replace(/\/+$/, "") : path,
@@ -293,14 +293,14 @@ function isUstar(block) {
 }
 
 /**
- * @param {Buffer} block
+ * @param {string} path Whole: the header itself has the beginning of a long one.
  * @param {string} typeFlag
  * @returns {EntryType | undefined}
  */
-function foreignType(block, typeFlag) {
+function foreignType(path, typeFlag) {
   // Tars from before POSIX know directories by their names alone; contiguous files are files.
   const isFile = typeFlag === "0" || typeFlag === "\0" || typeFlag === "7";
-  if (isFile && text(block, 0, 100).endsWith("/")) return "directory";
+  if (isFile && path.endsWith("/")) return "directory";
   return isFile ? "file" : types.get(typeFlag);
 }
 
