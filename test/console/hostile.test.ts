@@ -58,13 +58,15 @@ test("a client that reads nothing stops its own terminal, and the daemon's memor
   stalled.socket.pause();
   // More than what carries it holds: it does not come to its end.
   const end = join(daemon.dir, "end");
-  stalled.type(`yes | head -c 60000000; touch ${end}\n`);
+  stalled.type(`yes | head -c 30000000; touch ${end}\n`);
   const other = await open(daemon);
-  other.type("i=0; while [ $i -lt 20 ]; do echo turn-$i; i=$((i+1)); sleep 0.2; done; echo the-$((40+2))\n");
+  other.type("i=0; while [ $i -lt 30 ]; do echo turn-$i; i=$((i+1)); sleep 0.2; done; echo the-$((40+2))\n");
   await other.shows("the-42");
   await t.throwsAsync(access(end), { code: "ENOENT" });
   const grown = (await memoryMiB(daemon.pid)) - before;
   t.true(grown < 60, `${grown} MiB more`);
+  stalled.socket.resume();
+  await eventually(() => access(end), 60_000);
   stalled.socket.terminate();
   other.socket.terminate();
 });

@@ -1,10 +1,12 @@
 /** In which order what is written reaches the disk: nobody who looks afterwards can tell, only who sees the calls. */
+import { execFileSync } from "node:child_process";
 import fs from "node:fs";
 import { mkdir, mkdtempDisposable, open, readFile, readdir, writeFile } from "node:fs/promises";
 import { syncBuiltinESMExports } from "node:module";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import test, { type ExecutionContext } from "ava";
+import { unpackFiles } from "../../src/identity/helper/host/archive/unpack.mjs";
 import { movePath } from "../../src/identity/helper/host/relocate.mjs";
 import { Syscalls } from "../../src/identity/helper/host/syscalls.mjs";
 import { uploadFile } from "../../src/identity/helper/host/upload.mjs";
@@ -106,6 +108,39 @@ test.serial(
     await t.throwsAsync(uploading, { message: /not what it was/ });
     t.is(await readFile(path, "utf8"), "somebody else's");
     t.deepEqual(await readdir(place.path), ["shared"]);
+  },
+);
+
+test.serial(
+  "what is taken while an archive gets its places keeps it, and nothing of the archive stays",
+  async (t) => {
+    await using place = await mkdtempDisposable(join(tmpdir(), "svc-durable-"));
+    const [dir, path] = [join(place.path, "into"), join(place.path, "two.tar")];
+    await mkdir(dir);
+    for (const name of ["a", "b", "c"]) await writeFile(join(place.path, name), "of the archive");
+    execFileSync("tar", ["-C", place.path, "-cf", path, "a", "b", "c"]);
+    class LastMoment extends Syscalls {
+      override renameToFree(fromParent: number, from: string, toParent: number, to: string): void {
+        // Before the second of them, whichever that is.
+        const [there] = fs.readdirSync(dir).filter((name) => !name.startsWith("."));
+        if (there !== undefined && there !== to && !fs.existsSync(join(dir, to)))
+          fs.writeFileSync(join(dir, to), "mine");
+        super.renameToFree(fromParent, from, toParent, to);
+      }
+    }
+    const limits = { maxEntries: 10, maxBytes: 1_000, maxRatio: 10 };
+    const args = {
+      path,
+      target: dir,
+      format: "tar",
+      overwrite: false,
+      temporary: ".svc-0.tmp",
+      limits,
+    } as const;
+    const unpacking = unpackFiles(new LastMoment(), args, () => undefined, noSignal);
+    await t.throwsAsync(unpacking, { code: "EEXIST" });
+    const [left = "", ...more] = await readdir(dir);
+    t.deepEqual([await readFile(join(dir, left), "utf8"), more], ["mine", []]);
   },
 );
 

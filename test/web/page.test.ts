@@ -1,12 +1,15 @@
 /** The page in a real browser on a real daemon: signing in, what each user sees, live states, hostile text (T 9, 10, 65, 66). */
+import assert from "node:assert/strict";
 import { readFile, readdir, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import test from "ava";
 import type { Browser } from "playwright-core";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
+import { ScheduleService } from "../../gen/svc/v1/schedule_pb.ts";
 import { TokenService } from "../../gen/svc/v1/token_pb.ts";
 import { browserPath } from "../support/browser.ts";
 import { isRoot, needsRoot, startDaemon, type TestDaemon } from "../support/daemon.ts";
+import { eventually } from "../support/eventually.ts";
 import { freePort, writePackage } from "../support/packages.ts";
 import { addressFor, bundledMain, launchBrowser, openPage, visit } from "./support/open-page.ts";
 
@@ -316,6 +319,59 @@ browserTest(`a daemon that starts again is ridden out, and nothing old is shown 
   } finally {
     await browser.close();
   }
+});
+
+browserTest(`what a view has read is read again when the daemon is another one${why}`, async (t) => {
+  t.timeout(180_000);
+  await using daemon = await startDaemon({ main, listen: `127.0.0.1:${await freePort()}` });
+  const browser = await launchBrowser();
+  try {
+    const { page } = await openPage(browser);
+    await visit(page, `http://127.0.0.1:${daemon.port}/`);
+    await page.getByLabel("Token").fill(daemon.token);
+    await page.getByRole("button", { name: "Sign in" }).click();
+    await page.getByText("Live").waitFor();
+    const schedule = (id: string) =>
+      daemon
+        .client(ScheduleService)
+        .upsertSchedule({ id, trigger: "daily@03:14", action: { type: "shell", command: "true" } });
+    await schedule("before");
+    await page.evaluate('location.hash = "#/schedules"');
+    await page.getByRole("link", { name: "before" }).first().waitFor();
+    await daemon.stop();
+    await page.getByText("Not connected").waitFor();
+    const mayFollow = Promise.withResolvers<undefined>();
+    await page.route("**/svc.v1.EventService/StreamEvents", async (route) => {
+      await mayFollow.promise;
+      await route.continue();
+    });
+    await daemon.restart();
+    // Nobody tells this page of it.
+    await schedule("meanwhile");
+    mayFollow.resolve(undefined);
+    await page.getByText("Live").waitFor();
+    await page.getByRole("link", { name: "meanwhile" }).first().waitFor();
+    t.true((await page.getByRole("link", { name: "before" }).count()) > 0);
+    await page.unrouteAll({ behavior: "wait" });
+  } finally {
+    await browser.close();
+  }
+});
+
+browserTest(`who signs out ends the session, and nothing of the node is shown${why}`, async (t) => {
+  t.timeout(180_000);
+  await withPage(async (daemon, browser) => {
+    const { page, complaints } = await openPage(browser);
+    await visit(page, await addressFor(daemon));
+    await page.getByText("Live").waitFor();
+    const sessions = async () => (await daemon.client(TokenService).getTokenStatus({})).sessions;
+    t.is(await sessions(), 1);
+    await page.getByRole("button", { name: "Sign out" }).click();
+    await page.getByText("You have signed out.").waitFor();
+    t.is(await page.locator("header").count(), 0);
+    await eventually(async () => assert.equal(await sessions(), 0), 20_000);
+    t.deepEqual(complaints, []);
+  });
 });
 
 const hostile = `<img src=x onerror=alert(1)><script>alert(2)</script>\u202egnp.exe\u001b[31mred`;

@@ -39,6 +39,8 @@ tar("file-over-link.tar", ("x", L, canary), ("x", F, "", b"bad"))
 tar("directory-over-link.tar", ("x", L, parent), ("x", D, ""), ("x/canary", F, "", b"bad"))
 tar("hardlink-out.tar", good, ("x", H, canary))
 tar("hardlink-climbs.tar", good, ("x", H, "../canary"))
+# To where it is unpacked aside, in a new directory and in one that is there.
+for depth in range(2, 6): tar("hardlink-climbs-%d.tar" % depth, good, ("x", H, "../" * depth + "canary"))
 tar("hardlink-through-link.tar", ("d", L, parent), ("x", H, "d/canary"))
 tar("hardlink-then-write.tar", ("l", L, canary), ("x", H, "l"), ("x", F, "", b"bad"))
 tar("hardlink-to-directory.tar", ("d", D, ""), ("x", H, "d"))
