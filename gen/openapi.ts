@@ -3020,10 +3020,7 @@ export interface components {
             app_id: string;
             /** @description True: what the package recommends; what the fields below say is not looked at. */
             from_package: boolean;
-            /**
-             * @description When: `hourly`, `daily@HH:MM`, `HH:MM` or five cron fields, in the node's local time; empty: only on request. What the
-             *     daemon was not there for is not made up for.
-             */
+            /** @description When: `hourly`, `daily@HH:MM`, `HH:MM` or five cron fields, in the node's local time; empty: only on request. */
             trigger: string;
             /** @description Names of storages; the local one when empty. What a backup without storages goes to, too. */
             storages: string[];
@@ -3049,6 +3046,12 @@ export interface components {
             readonly next_run_at?: string;
             /** @description What went wrong the last time; empty when nothing did. */
             readonly last_error: string;
+            /**
+             * @description What becomes of a backup that fell due while the daemon or the host did not run: `none` (default), or `latest`, which makes one
+             *     when it runs again, for the newest within the last seven days. Also where the app was at work, or the daemon ended.
+             * @enum {string}
+             */
+            catch_up: "none" | "latest";
         };
         /** @description What became of the archive on one storage. */
         BackupResult: {
@@ -7198,10 +7201,7 @@ export interface operations {
                 "application/json": {
                     /** @description True: what the package recommends; what the fields below say is not looked at. */
                     from_package?: boolean;
-                    /**
-                     * @description When: `hourly`, `daily@HH:MM`, `HH:MM` or five cron fields, in the node's local time; empty: only on request. What the
-                     *     daemon was not there for is not made up for.
-                     */
+                    /** @description When: `hourly`, `daily@HH:MM`, `HH:MM` or five cron fields, in the node's local time; empty: only on request. */
                     trigger?: string;
                     /** @description Names of storages; the local one when empty. What a backup without storages goes to, too. */
                     storages?: string[];
@@ -7227,6 +7227,12 @@ export interface operations {
                     readonly next_run_at?: string;
                     /** @description What went wrong the last time; empty when nothing did. */
                     readonly last_error?: string;
+                    /**
+                     * @description What becomes of a backup that fell due while the daemon or the host did not run: `none` (default), or `latest`, which makes one
+                     *     when it runs again, for the newest within the last seven days. Also where the app was at work, or the daemon ended.
+                     * @enum {string}
+                     */
+                    catch_up?: "none" | "latest";
                 };
             };
         };

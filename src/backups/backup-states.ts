@@ -9,7 +9,7 @@ import { nextFiring } from "../scheduler/trigger/next-firing.ts";
 import { TriggerParser, triggerProblem, type Trigger } from "../scheduler/trigger/trigger.ts";
 import type { Zones } from "../scheduler/trigger/zone.ts";
 import type { Store } from "../store/store.ts";
-import { packagePolicy, type BackupPolicySpec } from "./policy.ts";
+import { catchUpMs, packagePolicy, type BackupPolicySpec } from "./policy.ts";
 
 /** Frozen, and the same object for as long as nothing in it changes. */
 export interface BackupState {
@@ -36,6 +36,7 @@ interface PolicyRow {
   last_storages: string | null;
   last_restored_at: number | null;
   last_error: string | null;
+  tried_at: number | null;
 }
 
 interface Known {
@@ -43,7 +44,9 @@ interface Known {
   readonly row: PolicyRow | undefined;
   readonly policy: AppPolicy;
   readonly state: BackupState | undefined;
-  /** When it becomes overdue, or did; never where none is made by itself. */
+  /** When the first backup falls due, or fell, that is not made; never where none is made by itself. */
+  readonly dueAtMs: number;
+  /** When it becomes overdue, or did. */
   readonly overdueAtMs: number;
 }
 
@@ -101,6 +104,21 @@ export class BackupStates implements Disposable {
     return nextFiring(trigger, zones.local(), clock.nowMs())?.unixMs;
   }
 
+  /** When what its policy wants was last begun by itself, unix milliseconds; null when it never was. */
+  triedAtMs(app: AppRecord): number | null {
+    return this.#look(app).row?.tried_at ?? null;
+  }
+
+  /** Whether a backup that its policy makes up for fell due, and was neither made nor begun since. */
+  isMissed(app: AppRecord): boolean {
+    const { policy, row, dueAtMs } = this.#look(app);
+    const nowMs = this.#options.clock.nowMs();
+    if (policy.trigger === undefined || policy.spec.catchUp !== "latest" || dueAtMs > nowMs) return false;
+    const fromMs = Math.max(lastOf(app, row), row?.tried_at ?? 0, nowMs - catchUpMs);
+    const due = nextFiring(policy.trigger, this.#options.zones.local(), fromMs);
+    return due !== undefined && due.unixMs <= nowMs;
+  }
+
   [Symbol.dispose](): void {
     this.#subscription[Symbol.dispose]();
   }
@@ -142,9 +160,9 @@ export class BackupStates implements Disposable {
   #judge(app: AppRecord, row: PolicyRow | undefined, before: Known | undefined): Known {
     const { zones, clock } = this.#options;
     const policy = this.#policy(app, row);
-    const lastMs = Math.max(row?.last_backup_at ?? 0, row?.set_at ?? app.createdAtMs);
-    const due = policy.trigger && nextFiring(policy.trigger, zones.local(), lastMs);
-    const overdueAtMs = due === undefined ? Number.POSITIVE_INFINITY : due.unixMs + graceMs;
+    const due = policy.trigger && nextFiring(policy.trigger, zones.local(), lastOf(app, row));
+    const dueAtMs = due?.unixMs ?? Number.POSITIVE_INFINITY;
+    const overdueAtMs = dueAtMs + graceMs;
     const state: BackupState = {
       lastBackupAtMs: row?.last_backup_at ?? undefined,
       storages: JSON.parse(row?.last_storages ?? "[]") as string[],
@@ -156,12 +174,12 @@ export class BackupStates implements Disposable {
       state.lastProvenAtMs !== undefined ||
       policy.trigger !== undefined;
     const shown = isDeepStrictEqual(state, before?.state) ? before?.state : state;
-    return { app, row, policy, overdueAtMs, state: isWorthIt ? shown : undefined };
+    return { app, row, policy, dueAtMs, overdueAtMs, state: isWorthIt ? shown : undefined };
   }
 
   #policy({ manifest }: AppRecord, row: PolicyRow | undefined): AppPolicy {
     const isPackages = (row?.policy ?? null) === null;
-    const spec = isPackages ? packagePolicy(manifest) : (JSON.parse(row?.policy ?? "") as BackupPolicySpec);
+    const spec = isPackages ? packagePolicy(manifest) : specOf(row?.policy ?? "");
     // A package may say what is no trigger; nothing happens by itself then.
     const isTrigger = spec.trigger !== "" && triggerProblem(spec.trigger) === undefined;
     return {
@@ -171,6 +189,17 @@ export class BackupStates implements Disposable {
       lastError: row?.last_error ?? "",
     };
   }
+}
+
+/** Since when a policy waits for its next backup. */
+function lastOf(app: AppRecord, row: PolicyRow | undefined): number {
+  return Math.max(row?.last_backup_at ?? 0, row?.set_at ?? app.createdAtMs);
+}
+
+/** Some were stored before anything was made up for. */
+function specOf(policy: string): BackupPolicySpec {
+  const spec = JSON.parse(policy) as Omit<BackupPolicySpec, "catchUp"> & Partial<BackupPolicySpec>;
+  return { ...spec, catchUp: spec.catchUp ?? "none" };
 }
 
 const maxKnown = 10_000;

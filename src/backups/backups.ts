@@ -201,7 +201,8 @@ export class Backups {
 
   /** What the policy of an app wants, with what it keeps. @throws SvcError `unavailable` when a storage did not take it */
   async makeByPolicy(app: AppRecord, caller: AppCaller, work: WorkOptions): Promise<void> {
-    const { storages, mode, verify, trigger: _, ...retention } = this.#options.states.policyOf(app).spec;
+    const { spec } = this.#options.states.policyOf(app);
+    const { storages, mode, verify, trigger: _, catchUp: __, ...retention } = spec;
     const { results } = await this.create(app.id, { storages, mode, ...retention }, caller, work);
     const failures = failuresOf(results);
     const taken = results.filter(({ error }) => error === "");
@@ -256,13 +257,14 @@ export class Backups {
 
   /** What the scheduler runs every minute. */
   policyPass(): PolicyPass {
-    const { apps, states, zones, selfUid } = this.#options;
+    const { apps, states, zones, selfUid, now } = this.#options;
     const callerOf = ({ ownerUid }: AppRecord): AppCaller => ({
       ...{ uid: ownerUid, ownerUid },
       root: ownerUid === selfUid || ownerUid === 0,
     });
     return new PolicyPass({
-      ...{ apps, states, zones, callerOf },
+      ...{ apps, states, zones, callerOf, now },
+      tried: (appId, atMs) => this.#catalogue.tried(appId, atMs),
       settle: () => this.settle(),
       make: async (app, signal) => {
         try {

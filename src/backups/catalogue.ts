@@ -105,6 +105,15 @@ export class Catalogue {
     });
   }
 
+  /** Since when nothing that its policy wants was missed: it is being made. Null: it never was. */
+  async tried(appId: string, atMs: number | null): Promise<void> {
+    await this.#write({
+      sql: `INSERT INTO backup_policies (app_id, tried_at) SELECT id, ? FROM apps WHERE id = ?
+            ON CONFLICT (app_id) DO UPDATE SET tried_at = excluded.tried_at`,
+      params: [atMs, appId],
+    });
+  }
+
   /** What went wrong with the last backup that was made by itself; null when nothing did. */
   async setPolicyError(appId: string, error: string | null): Promise<void> {
     await this.#write({

@@ -24,8 +24,12 @@ export interface PolicyPassOptions {
   callerOf: (app: AppRecord) => AppCaller;
   /** Makes what the policy of an app wants. */
   make: (app: AppRecord, signal: AbortSignal) => Promise<void>;
+  /** Notes since when nothing of an app was missed, unix milliseconds. */
+  tried: (appId: string, atMs: number | null) => Promise<void>;
   /** Every hour. */
   settle: () => Promise<void>;
+  /** Unix milliseconds. */
+  now: () => number;
 }
 
 export class PolicyPass implements BackupPass {
@@ -45,7 +49,8 @@ export class PolicyPass implements BackupPass {
     const view = viewMinute(zones.local(), minuteMs);
     const due = (await apps.all()).filter((app) => {
       const { trigger } = states.policyOf(app);
-      return trigger !== undefined && isDue(trigger, view) && !this.#pending.has(app.id);
+      if (trigger === undefined || this.#pending.has(app.id)) return false;
+      return isDue(trigger, view) || states.isMissed(app);
     });
     const failures = await Promise.all(due.map((app) => this.#backUp(app, signal)));
     await settling;
@@ -58,12 +63,26 @@ export class PolicyPass implements BackupPass {
       const { root, uid } = this.#options.callerOf(app);
       using _place = await this.#places.wait(root ? rootUid : uid, signal);
       signal.throwIfAborted();
-      await this.#options.make(app, signal);
+      await this.#make(app, signal);
       return [];
     } catch (error) {
       return [{ app: app.id, error: error instanceof SvcError ? error.message : error }];
     } finally {
       this.#pending.delete(app.id);
+    }
+  }
+
+  /** Noted before it begins: what ends the daemon is not to do so again with each that starts. */
+  async #make(app: AppRecord, signal: AbortSignal): Promise<void> {
+    const { states, make, tried, now } = this.#options;
+    const before = states.triedAtMs(app);
+    await tried(app.id, now());
+    try {
+      await make(app, signal);
+    } catch (error) {
+      const isForLater = signal.aborted || (error instanceof SvcError && error.reason === "app_busy");
+      if (isForLater) await tried(app.id, before);
+      throw error;
     }
   }
 }

@@ -14,7 +14,12 @@ export interface BackupPolicySpec extends Retention {
   mode: BackupMode;
   /** What was made is restored for a trial, too. */
   verify: boolean;
+  /** Whether one is made for the newest that was missed, within {@link catchUpMs}. */
+  catchUp: "none" | "latest";
 }
+
+/** How far back one is made up for: as far as jobs are. */
+export const catchUpMs = 7 * 24 * 60 * 60_000;
 
 export function packagePolicy({ backup }: Pick<Manifest, "backup">): BackupPolicySpec {
   return {
@@ -23,6 +28,7 @@ export function packagePolicy({ backup }: Pick<Manifest, "backup">): BackupPolic
     keep: backup?.keep,
     mode: backup?.mode ?? "live",
     verify: false,
+    catchUp: "none",
   };
 }
 

@@ -251,7 +251,8 @@ function verifyResponse({ name }: VerifyBackupRequest, { contentBytes, entries, 
 function policySpec(request: SetBackupPolicyRequest): BackupPolicySpec {
   const { trigger, storages, keep, keepDaily, keepWeekly, keepMonthly, verify } = request;
   const mode = request.mode === "" ? "live" : (request.mode as BackupMode);
-  return { trigger, storages, keep, keepDaily, keepWeekly, keepMonthly, mode, verify };
+  const catchUp = request.catchUp === "latest" ? "latest" : "none";
+  return { trigger, storages, keep, keepDaily, keepWeekly, keepMonthly, mode, verify, catchUp };
 }
 
 function policyMessage(

@@ -357,4 +357,8 @@ export const migrations: readonly string[] = [
     WHERE document ->> '$.action.app' = OLD.id AND document ->> '$.enabled' = 1;
   END;
   `,
+  `
+  -- When what a policy wants was last begun by itself: what was missed is made up for once, also when that fails.
+  ALTER TABLE backup_policies ADD COLUMN tried_at INTEGER;
+  `,
 ];

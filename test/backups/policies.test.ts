@@ -8,6 +8,7 @@ import { insertApp } from "../../src/apps/app-record.ts";
 import { BackupStates } from "../../src/backups/backup-states.ts";
 import { Catalogue } from "../../src/backups/catalogue.ts";
 import { PolicyPass } from "../../src/backups/policy-pass.ts";
+import { SvcError } from "../../src/errors.ts";
 import { Zones } from "../../src/scheduler/trigger/zone.ts";
 import { currentExecutor } from "../../src/store/executors.ts";
 import { FakeClock } from "../support/fake-clock.ts";
@@ -129,6 +130,8 @@ test("a pass makes all that is due, one of each user and two of root's at a time
     ...{ states, zones },
     callerOf: ({ ownerUid }) => ({ uid: ownerUid, ownerUid, root: ownerUid === 0 }),
     settle: () => Promise.resolve(),
+    now: () => all.clock.nowMs(),
+    tried: (id, atMs) => catalogue.tried(id, atMs),
     make: async ({ id }) => {
       begun.push(id);
       const end = Promise.withResolvers<undefined>();
@@ -159,4 +162,58 @@ test("a pass makes all that is due, one of each user and two of root's at a time
     ["b"],
   );
   t.deepEqual(begun.toSorted(), ids);
+});
+
+test("what was missed is made once where that is wanted, also when it fails, and again where the app was busy or the daemon ended", async (t) => {
+  const wanted = ["web", "failing", "busy", "cut"];
+  await using all = await setUp([...wanted, "plain", "old", "late"]);
+  const { clock, states, zones, registry, catalogue } = all;
+  for (const id of wanted) await catalogue.setPolicy(id, JSON.stringify({ ...nightly, catchUp: "latest" }));
+  for (const id of ["plain", "old"])
+    await catalogue.setPolicy(id, JSON.stringify({ ...nightly, ...(id === "plain" && { catchUp: "none" }) }));
+  // The 1st of April; nobody looks until more than a week after it.
+  await catalogue.setPolicy("late", JSON.stringify({ ...nightly, trigger: "0 3 1 4 *", catchUp: "latest" }));
+  let made: string[] = [];
+  const pass = new PolicyPass({
+    apps: { all: () => Promise.resolve(registry.all()) },
+    ...{ states, zones },
+    callerOf: ({ ownerUid }) => ({ uid: ownerUid, ownerUid, root: true }),
+    settle: () => Promise.resolve(),
+    now: () => clock.nowMs(),
+    tried: (id, atMs) => catalogue.tried(id, atMs),
+    make: async ({ id }, signal) => {
+      made.push(id);
+      if (id === "failing") throw new SvcError("unavailable", "full");
+      if (id === "busy") throw new SvcError("app_busy", "is being upgraded");
+      if (id === "cut" && signal === ending.signal) {
+        ending.abort();
+        throw new SvcError("canceled", "the daemon ends");
+      }
+      await catalogue.backedUp(id, ["local"]);
+    },
+  });
+  const ending = new AbortController();
+  const next = async (signal = new AbortController().signal) => {
+    made = [];
+    clock.pass(60_000);
+    registry.invalidate();
+    await pass.run(Math.floor(clock.nowMs() / 60_000) * 60_000, signal);
+    return made.toSorted();
+  };
+  t.deepEqual(await next(), [], "nothing was missed before the policy");
+  // Three nights of which nobody knows.
+  clock.pass(3 * 24 * hourMs);
+  t.is(states.nextRunMs(all.app("web")), Date.parse("2026-03-14T03:30:00Z"));
+  t.deepEqual(await next(ending.signal), ["busy", "cut"], "two at a time, then the daemon ends");
+  t.deepEqual(await next(), ["busy", "cut", "failing", "web"]);
+  t.deepEqual(await next(), ["busy"]);
+  await catalogue.backedUp("busy", ["local"]);
+  t.deepEqual(await next(), [], "one that was made by hand is one");
+  clock.pass(24 * hourMs);
+  t.deepEqual(await next(), ["busy", "cut", "failing", "web"], "the next night's, too");
+  for (const id of [...wanted, "plain", "old"]) await catalogue.setPolicy(id, null);
+  clock.pass(Date.parse("2026-04-08T03:01:00Z") - clock.nowMs());
+  t.deepEqual(await next(), [], "more than a week ago");
+  clock.pass(Date.parse("2027-04-01T04:00:00Z") - clock.nowMs());
+  t.deepEqual(await next(), ["late"]);
 });

@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { readdir, truncate } from "node:fs/promises";
 import { join } from "node:path";
+import { DatabaseSync } from "node:sqlite";
 import test from "ava";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
 import { BackupService } from "../../gen/svc/v1/backup_pb.ts";
@@ -96,6 +97,37 @@ test("what a policy wants is made in its minute, proven, shown at the app, and i
   }, 4 * minutes);
   for (const appId of ["web", "other"]) await backups.setBackupPolicy({ appId, trigger: "" });
   await eventually(() => assert.match(daemon.log(), /"msg":"a policy backup failed"/));
+});
+
+test("what a policy wanted while no daemon ran is made when one runs again, where it says so", async (t) => {
+  const { daemon, apps, backups } = await setUp();
+  await using _daemon = daemon;
+  const dir = join(daemon.dir, "other");
+  await writePackage(dir, await freePort(), { id: "other" });
+  await apps.installApp({ spec: dir });
+  // Half a day from now: not while this is tested.
+  const hour = (new Date().getHours() + 12) % 24;
+  const policy = { trigger: `${String(hour).padStart(2, "0")}:30`, mode: "live" };
+  t.like(await backups.setBackupPolicy({ appId: "other", ...policy }), { catchUp: "none" });
+  t.like(await backups.setBackupPolicy({ appId: "web", ...policy, catchUp: "latest" }), {
+    catchUp: "latest",
+  });
+  await daemon.stop();
+  const store = new DatabaseSync(join(daemon.storeDir, "svc.db"));
+  store.prepare("UPDATE backup_policies SET set_at = set_at - 2 * 24 * 3600 * 1000").run();
+  store.close();
+  await daemon.restart();
+  const isOverdue = async (id: string) => (await apps.getApp({ id })).backups?.overdue;
+  t.deepEqual([await isOverdue("web"), await isOverdue("other")], [true, true]);
+  await eventually(async () => {
+    assert.ok((await apps.getApp({ id: "web" })).backups?.lastBackupAt);
+  }, 4 * 60_000);
+  t.deepEqual([await isOverdue("web"), await isOverdue("other")], [false, true]);
+  const { backups: made } = await backups.listBackups({});
+  t.deepEqual(
+    made.map(({ appId }) => appId),
+    ["web"],
+  );
 });
 
 test("an upgrade takes a backup first where that is asked for, and does nothing when it fails", async (t) => {

@@ -76,9 +76,17 @@ export type BackupEntryType = (typeof BackupEntryTypes)[number];
 export const BackupPolicyModes = ["live","pause","stop"] as const;
 export type BackupPolicyMode = (typeof BackupPolicyModes)[number];
 
+/** The words of `svc.v1.BackupPolicy.catch_up`. */
+export const BackupPolicyCatchUps = ["none","latest"] as const;
+export type BackupPolicyCatchUp = (typeof BackupPolicyCatchUps)[number];
+
 /** The words of `svc.v1.SetBackupPolicyRequest.mode`. */
 export const SetBackupPolicyRequestModes = ["live","pause","stop"] as const;
 export type SetBackupPolicyRequestMode = (typeof SetBackupPolicyRequestModes)[number];
+
+/** The words of `svc.v1.SetBackupPolicyRequest.catch_up`. */
+export const SetBackupPolicyRequestCatchUps = ["none","latest"] as const;
+export type SetBackupPolicyRequestCatchUp = (typeof SetBackupPolicyRequestCatchUps)[number];
 
 /** The words of `svc.v1.Credential.kind`. */
 export const CredentialKinds = ["git","registry"] as const;

@@ -77,6 +77,7 @@ export const backupTexts = {
     ["stop", "It is stopped, and started again"],
   ] as const,
   policyVerify: "Restore each for a trial",
+  policyCatchUp: "Make up for the one that was missed while svc did not run",
   policySave: "Save",
   policySaved: "Saved.",
   policyLeave: "Leave without saving",

@@ -16,6 +16,7 @@ interface PolicyOptions {
   readonly keepMonthly?: number;
   readonly mode?: string;
   readonly verify?: boolean;
+  readonly catchUp?: string;
 }
 
 export function addPolicyCommand(parent: Command, run: RunCommand): void {
@@ -40,6 +41,11 @@ export function addPolicyCommand(parent: Command, run: RunCommand): void {
     )
     .option("--verify", "restore each for a trial, too")
     .option("--no-verify", "do not")
+    .addOption(
+      new Option("--catch-up [which]", "make the one that was missed while the daemon was down")
+        .choices(["none", "latest"])
+        .preset("latest"),
+    )
     .addHelpText("after", examples)
     .action(run(policy));
 }
@@ -50,6 +56,7 @@ What set is not told stays as it is.
 Examples:
   svc backup policy hello
   svc backup policy hello set --trigger 03:30 --keep 7 --keep-weekly 4 --verify
+  svc backup policy hello set --catch-up
   svc backup policy hello reset
 `;
 
@@ -63,6 +70,7 @@ const settable = [
   "keepMonthly",
   "mode",
   "verify",
+  "catchUp",
 ] as const satisfies readonly (keyof PolicyOptions)[];
 
 async function policy(
@@ -87,7 +95,7 @@ async function policy(
 }
 
 function changed(before: BackupPolicy, options: PolicyOptions): BackupPolicy {
-  const { trigger, storage, keep, keepDaily, keepWeekly, keepMonthly, mode, verify } = options;
+  const { trigger, storage, keep, keepDaily, keepWeekly, keepMonthly, mode, verify, catchUp } = options;
   return {
     ...before,
     from_package: false,
@@ -99,11 +107,12 @@ function changed(before: BackupPolicy, options: PolicyOptions): BackupPolicy {
     ...(keepMonthly !== undefined && { keep_monthly: keepMonthly }),
     ...(mode !== undefined && { mode }),
     ...(verify !== undefined && { verify }),
+    ...(catchUp !== undefined && { catch_up: catchUp }),
   };
 }
 
 function textOf(policy: BackupPolicy): string {
-  const { app_id: id, trigger, storages, mode, verify, next_run_at: next, last_error: error } = policy;
+  const { app_id: id, storages, mode, verify, next_run_at: next, last_error: error } = policy;
   const kept = [
     [policy.keep, "newest"],
     [policy.keep_daily, "days"],
@@ -113,7 +122,7 @@ function textOf(policy: BackupPolicy): string {
   const rows: [string, string][] = [
     ["App", id],
     ["Set by", policy.from_package ? "the package" : "its people"],
-    ["When", trigger === "" ? "only on request" : trigger],
+    ["When", whenOf(policy)],
     ["Next", next === undefined ? "never" : next],
     ["Where", storages.length === 0 ? "local" : storages.join(", ")],
     ["Keeps", kept.length === 0 ? "all" : kept.join(", ")],
@@ -121,4 +130,9 @@ function textOf(policy: BackupPolicy): string {
     ...(error === "" ? [] : [["Error", error] satisfies [string, string]]),
   ];
   return rows.map(([title, text]) => `${`${title}:`.padEnd(8)} ${escapeControls(text)}\n`).join("");
+}
+
+function whenOf({ trigger, catch_up: catchUp }: BackupPolicy): string {
+  if (trigger === "") return "only on request";
+  return catchUp === "latest" ? `${trigger}, and once for what was missed` : trigger;
 }

@@ -70,13 +70,14 @@ function PolicyForm({ client, appId, of, onDone, onClose }: Props & { onClose: (
       keepMonthly: text(of.keepMonthly),
       mode: of.mode || "live",
       verify: of.verify,
+      catchUp: of.catchUp === "latest",
     },
-    async ({ fromPackage, trigger, storages, mode, verify, ...kept }) => {
+    async ({ fromPackage, trigger, storages, mode, verify, catchUp, ...kept }) => {
       await client.setBackupPolicy({
         appId,
         fromPackage,
         ...(!fromPackage && {
-          ...{ trigger: trigger.trim(), mode, verify },
+          ...{ trigger: trigger.trim(), mode, verify, catchUp: catchUp ? "latest" : "none" },
           storages: namesIn(storages),
           ...Object.fromEntries(
             Object.entries(kept).flatMap(([key, typed]) => (typed === "" ? [] : [[key, Number(typed)]])),
@@ -88,7 +89,7 @@ function PolicyForm({ client, appId, of, onDone, onClose }: Props & { onClose: (
     },
     onClose,
   );
-  const { fromPackage, verify } = form.draft;
+  const { fromPackage, verify, catchUp } = form.draft;
   const number = { type: "number" as const, min: 1, max: 100_000 };
   return (
     <form class="settings" onSubmit={form.submit}>
@@ -114,6 +115,11 @@ function PolicyForm({ client, appId, of, onDone, onClose }: Props & { onClose: (
             label={says.policyVerify}
             value={verify}
             onCheck={(value) => form.set({ verify: value })}
+          />
+          <CheckField
+            label={says.policyCatchUp}
+            value={catchUp}
+            onCheck={(value) => form.set({ catchUp: value })}
           />
         </>
       )}
