@@ -76,6 +76,13 @@ rootTest(`whoever gets the id of an app that is gone does not get at its backups
     backups.map((each) => each.name),
     [name],
   );
+
+  // Nor does root put it into an app that is somebody else's by now.
+  const refused = await errorOf(
+    daemon.client(BackupService).restoreBackup({ appId: "web", storage: local, name }),
+  );
+  t.is(refused.reason, "not_possible");
+  t.regex(refused.message, /is of uid 5, and app "web" is uid 65534's; restore it as a new app/);
 });
 
 rootTest(`an archive cannot choose whose identity it is read and laid out with${needsRoot}`, async (t) => {

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { randomBytes } from "node:crypto";
-import { cp, mkdir, readdir, readFile, rename, rm, stat, writeFile } from "node:fs/promises";
+import { copyFile, cp, mkdir, readdir, readFile, rename, rm, stat, writeFile } from "node:fs/promises";
 import { createServer } from "node:net";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
@@ -380,6 +380,23 @@ test("a step after a restore that fails leaves the app as it was, running if it 
   await apps.stopApp({ id: "web" });
 });
 
+test("an archive in the place of another app of the same owner is not that one's", async (t) => {
+  const daemon = await emptyDaemon();
+  await install(daemon);
+  const backups = daemon.client(BackupService);
+  const { results } = await backups.createBackup({ appId: "web" });
+  const name = results[0]?.name ?? "";
+  const stored = join(daemon.storeDir, "backups");
+  const ref = { appId: "other", storage: "local", name: name.replace("-web-", "-other-") };
+  await mkdir(join(stored, "other"), { mode: 0o700 });
+  await copyFile(join(stored, "web", name), join(stored, "other", ref.name));
+  for (const call of [() => backups.verifyBackup(ref), () => backups.restoreBackup(ref)]) {
+    const refused = await errorOf(call());
+    t.is(refused.reason, "archive_damaged");
+    t.regex(refused.message, /the archive is one of app "web" of uid \d+, and its name says otherwise/);
+  }
+});
+
 rootTest(`an archive is its owner's, whatever its name says${needsRoot}`, async (t) => {
   const daemon = await emptyDaemon();
   await using user = await daemon.as(nobody);
@@ -532,6 +549,19 @@ test("an app is stopped for its backup where that is asked for, and runs again; 
   t.like(await errorOf(backups.createBackup({ appId: "web" })), { reason: "build_failed" });
   await t.throwsAsync(stat(data("dump")), { code: "ENOENT" });
   t.is((await apps.getApp({ id: "web" })).state, "RUNNING");
+  await apps.stopApp({ id: "web" });
+});
+
+test("a step before a backup that never ends is ended at its deadline, and the app runs as before", async (t) => {
+  const daemon = await emptyDaemon();
+  const apps = daemon.client(AppService);
+  const dump = "{ exec: [sleep, '600'], timeout: 1s }";
+  await install(daemon, apps, `backup: { mode: stop, dump: ${dump} }`);
+  const { startedAt } = await apps.startApp({ id: "web" });
+  const refused = await errorOf(daemon.client(BackupService).createBackup({ appId: "web" }));
+  t.is(refused.reason, "deadline_exceeded");
+  t.regex(refused.message, /sleep took longer than 1000 ms/);
+  t.like(await apps.getApp({ id: "web" }), { state: "RUNNING", startedAt });
   await apps.stopApp({ id: "web" });
 });
 

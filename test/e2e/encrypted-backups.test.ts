@@ -1,6 +1,6 @@
 /** Encrypted backups from the outside: made, looked into and restored with an identity, and nothing without it. */
 import assert from "node:assert/strict";
-import { execFile, execFileSync } from "node:child_process";
+import { execFile, execFileSync, spawnSync } from "node:child_process";
 import { randomBytes } from "node:crypto";
 import { mkdir, readdir, readFile, rm, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -173,6 +173,31 @@ ageTest(`what goes to a storage with recipients opens for them alone${needsAge}`
   t.deepEqual(await readdir(join(vault, "web")), []);
   await assertNowhere(t, daemon, [key, other, mistyped]);
 });
+
+ageTest(
+  `what goes to two storages with recipients of their own opens for each one's alone${needsAge}`,
+  async (t) => {
+    const daemon = await emptyDaemon();
+    await install(daemon);
+    const keys = await Promise.all(["one", "two"].map((name) => newAgeKey(daemon.dir, `${name}.txt`)));
+    const vaults = ["vault1", "vault2"];
+    const dirs: string[] = [];
+    for (const [at, { recipient }] of keys.entries())
+      dirs.push(await addVault(daemon, [recipient], vaults[at]));
+    const made = await daemon.client(BackupService).createBackup({ appId: "web", storages: vaults });
+    const opens = (key: AgeKey, at: number): boolean => {
+      const file = join(dirs[at] ?? "", "web", made.results[at]?.name ?? "");
+      return spawnSync("age", ["-d", "-o", "/dev/null", "-i", key.file, file]).status === 0;
+    };
+    t.deepEqual(
+      keys.map((key) => [opens(key, 0), opens(key, 1)]),
+      [
+        [true, false],
+        [false, true],
+      ],
+    );
+  },
+);
 
 ageTest(`over REST an identity is in the body, never in the URL${needsAge}`, async (t) => {
   const daemon = await emptyDaemon();

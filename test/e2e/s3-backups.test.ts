@@ -81,6 +81,22 @@ s3Test(
   },
 );
 
+s3Test(`a slow bucket holds no other storage up${needsS3Server}`, async (t) => {
+  await using server = await startS3Server();
+  await using proxy = await startFaultProxy(server.port);
+  await using daemon = await startDaemon();
+  await install(daemon);
+  await addBucket(daemon, "far", server, proxy.endpoint);
+  proxy.fault = ({ method }) => (method === "PUT" ? { kind: "late", ms: 4_000 } : undefined);
+  const backup = daemon.client(BackupService).createBackup({ appId: "web", storages: ["far", "local"] });
+  const whole = (dir: string) => readdir(dir).then((names) => names.filter((name) => name.endsWith(".zst")));
+  await eventually(async () => {
+    assert.equal((await whole(join(daemon.storeDir, "backups/web"))).length, 1);
+  });
+  t.deepEqual(await whole(join(server.dir, server.bucket, "far/web")).catch(() => []), []);
+  t.like(await backup, { results: [{ error: "" }, { error: "" }] });
+});
+
 s3Test(
   `a bucket that is away spoils nothing, and is tried, and its secrets show nowhere${needsS3Server}`,
   async (t) => {

@@ -17,8 +17,9 @@ import { freePort, projectFiles, writeFiles, writePackage } from "../support/pac
 type Apps = Client<typeof AppService>;
 type Call = () => Promise<unknown> | AsyncIterable<unknown>;
 
-/** Within which each call is answered; the rest is for a machine that does much else. */
+/** Within which each call is answered, and what a machine that does much else needs in addition at a bad moment. */
 const promisedMs = 3_000;
+const badMomentMs = 2_500;
 const forever = "trap 'exit 0' TERM; while :; do sleep 3600 & wait; done";
 
 async function installAll(daemon: TestDaemon): Promise<void> {
@@ -152,7 +153,7 @@ composeTest(`an engine that hangs costs no call more than its patience${needsCom
   t.true(busyMs < 8_000, `an app without containers took ${Math.round(busyMs)} ms`);
   for (const { call, tookMs } of outcomes)
     t.true(
-      tookMs < promisedMs + 2 * busyMs,
+      tookMs < promisedMs + badMomentMs + 2 * busyMs,
       `${call} took ${Math.round(tookMs)} ms, ${Math.round(busyMs)} ms elsewhere`,
     );
   const slowest = outcomes.toSorted((a, b) => b.tookMs - a.tookMs).slice(0, 8);
