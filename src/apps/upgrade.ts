@@ -198,6 +198,7 @@ export class Upgrader {
 
   /** Without an end of it, where there is nothing that both versions could want at a time. */
   async #canRoll(app: AppRecord, { manifest }: ResolvedPackage): Promise<boolean> {
+    // First, as it refuses what is in the way of a stop, too.
     return (await this.#mayRoll(app)) && manifest.migrate === undefined;
   }
 

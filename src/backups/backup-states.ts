@@ -46,8 +46,6 @@ interface Known {
   readonly state: BackupState | undefined;
   /** When the first backup falls due, or fell, that is not made; never where none is made by itself. */
   readonly dueAtMs: number;
-  /** When it becomes overdue, or did. */
-  readonly overdueAtMs: number;
 }
 
 /** How long a backup may take from the minute in which it is due. */
@@ -144,11 +142,12 @@ export class BackupStates implements Disposable {
     this.#refresh();
     const row = this.#rows.get(app.id);
     const before = this.#known.get(app.id);
-    const isOverdue = this.#options.clock.nowMs() >= (before?.overdueAtMs ?? 0);
+    const isOverdue = this.#options.clock.nowMs() >= (before === undefined ? 0 : overdueAtMs(before));
     const isSame =
       before?.app === app && before.row === row && (before.state?.overdue ?? false) === isOverdue;
     const known = before !== undefined && isSame ? before : this.#judge(app, row, before);
-    if (known.state?.overdue !== true) this.#nextOverdueMs = Math.min(this.#nextOverdueMs, known.overdueAtMs);
+    if (known.state?.overdue !== true)
+      this.#nextOverdueMs = Math.min(this.#nextOverdueMs, overdueAtMs(known));
     if (known !== before) {
       // Of apps that are gone.
       if (this.#known.size > maxKnown) this.#known.clear();
@@ -162,19 +161,18 @@ export class BackupStates implements Disposable {
     const policy = this.#policy(app, row);
     const due = policy.trigger && nextFiring(policy.trigger, zones.local(), lastOf(app, row));
     const dueAtMs = due?.unixMs ?? Number.POSITIVE_INFINITY;
-    const overdueAtMs = dueAtMs + graceMs;
     const state: BackupState = {
       lastBackupAtMs: row?.last_backup_at ?? undefined,
       storages: JSON.parse(row?.last_storages ?? "[]") as string[],
       lastProvenAtMs: row?.last_restored_at ?? undefined,
-      overdue: clock.nowMs() >= overdueAtMs,
+      overdue: clock.nowMs() >= overdueAtMs({ dueAtMs }),
     };
     const isWorthIt =
       state.lastBackupAtMs !== undefined ||
       state.lastProvenAtMs !== undefined ||
       policy.trigger !== undefined;
     const shown = isDeepStrictEqual(state, before?.state) ? before?.state : state;
-    return { app, row, policy, dueAtMs, overdueAtMs, state: isWorthIt ? shown : undefined };
+    return { app, row, policy, dueAtMs, state: isWorthIt ? shown : undefined };
   }
 
   #policy({ manifest }: AppRecord, row: PolicyRow | undefined): AppPolicy {
@@ -189,6 +187,11 @@ export class BackupStates implements Disposable {
       lastError: row?.last_error ?? "",
     };
   }
+}
+
+/** When it becomes overdue, or did. */
+function overdueAtMs({ dueAtMs }: Pick<Known, "dueAtMs">): number {
+  return dueAtMs + graceMs;
 }
 
 /** Since when a policy waits for its next backup. */

@@ -358,7 +358,7 @@ export interface AppRuntime extends AsyncDisposable {
   /**
    * Whether this version of an app, which is laid out, may run beside another one: then {@link roll} needs no end of it.
    * Absent for runtimes whose apps may not.
-   * @throws SvcError `not_possible` where it may, and what runs now is in its way
+   * @throws SvcError `not_possible` where what runs now is in the way of any other version, also of one that needs its end
    */
   canRoll?(app: RunnableApp): Promise<boolean>;
   /**

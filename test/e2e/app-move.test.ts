@@ -50,6 +50,15 @@ function svc({ home }: Nodes, ...args: string[]): Promise<SvcRun> {
   return runSvc(args, { host: { home, uid: process.getuid?.() ?? 0 } });
 }
 
+/** What a daemon that was killed had begun may hold the app for a while. */
+function eventuallyDone(nodes: Nodes, ...args: string[]): Promise<SvcRun> {
+  return eventually(async () => {
+    const run = await svc(nodes, ...args);
+    assert.equal(run.exitCode, 0, run.stderr);
+    return run;
+  }, deadlineMs);
+}
+
 /** Does not start below a directory that has the file `no-start`. Says in its data where it was started, and goes on writing. */
 const program = `
 import { appendFileSync, existsSync } from "node:fs";
@@ -226,11 +235,7 @@ for (const step of ["copying", "handing", "starting"]) {
     const elsewhere = await svc(t.context, "app", "move", id, "--to", "third");
     t.regex(elsewhere.stderr, /is on its way to attic: go on with/);
     await svc(t.context, "node", "remove", "third");
-    // What the killed one had begun may hold the app still.
-    await eventually(async () => {
-      const done = await svc(t.context, "app", "move", id);
-      assert.equal(done.exitCode, 0, done.stderr);
-    }, deadlineMs);
+    await eventuallyDone(t.context, "app", "move", id);
     await expectStates(t.context, id, ["STOPPED", "RUNNING"]);
     const starts = (await svc(t.context, "-N", "attic", "file", "cat", `${id}:data/starts`)).stdout;
     t.true(starts.includes(near.storeDir), starts);
@@ -245,11 +250,7 @@ for (const step of ["copying", "handing", "starting"]) {
     // It waits there for its health check.
     await install(t.context, id, isLast ? neverHealthy : "");
     await killAt(t.context, id, step, async () => !isLast || (await stateAt(attic, id)) === "RUNNING");
-    const back = await eventually(async () => {
-      const run = await svc(t.context, "app", "move", id, "--abort");
-      assert.equal(run.exitCode, 0, run.stderr);
-      return run;
-    }, deadlineMs);
+    const back = await eventuallyDone(t.context, "app", "move", id, "--abort");
     t.regex(back.stdout, new RegExp(`^${id} is on near as before`, "m"));
     const there = await stateAt(attic, id);
     await expectStates(t.context, id, ["RUNNING", there === "" ? "" : "STOPPED"]);
@@ -289,10 +290,7 @@ test.serial("Ctrl-C while it is away has it run where it was", async (t) => {
   const [code] = await endAt(t.context, "brief", "handing", { signal: "SIGINT", when });
   t.is(code, 130);
   await expectStates(t.context, "brief", ["RUNNING", "STOPPED"]);
-  await eventually(async () => {
-    const done = await svc(t.context, "app", "move", "brief");
-    assert.equal(done.exitCode, 0, done.stderr);
-  }, deadlineMs);
+  await eventuallyDone(t.context, "app", "move", "brief");
   await expectStates(t.context, "brief", ["STOPPED", "RUNNING"]);
   await expectNothingLeft(t, "brief");
 });
@@ -302,10 +300,7 @@ test.serial("what somebody started there after a kill is not started here, too",
   const { near } = t.context;
   await install(t.context, "both");
   await killAt(t.context, "both", "handing", async () => (await stateAt(near, "both")) === "STOPPED");
-  await eventually(async () => {
-    const started = await svc(t.context, "-N", "attic", "app", "start", "both");
-    assert.equal(started.exitCode, 0, started.stderr);
-  }, deadlineMs);
+  await eventuallyDone(t.context, "-N", "attic", "app", "start", "both");
   const refused = await svc(t.context, "app", "move", "both");
   t.is(refused.exitCode, 5, refused.stderr);
   t.regex(
@@ -324,20 +319,14 @@ test.serial("what somebody started here after a kill is not started there, too",
   t.timeout(180_000);
   await install(t.context, "here");
   await killAt(t.context, "here", "starting");
-  await eventually(async () => {
-    const started = await svc(t.context, "app", "start", "here");
-    assert.equal(started.exitCode, 0, started.stderr);
-  }, deadlineMs);
+  await eventuallyDone(t.context, "app", "start", "here");
   const refused = await svc(t.context, "app", "move", "here");
   t.is(refused.exitCode, 5, refused.stderr);
   t.regex(
     refused.stderr,
     /here was started on near meanwhile: stop it and go on, or go back with .* --abort/,
   );
-  await eventually(async () => {
-    const back = await svc(t.context, "app", "move", "here", "--abort");
-    assert.equal(back.exitCode, 0, back.stderr);
-  }, deadlineMs);
+  await eventuallyDone(t.context, "app", "move", "here", "--abort");
   await expectStates(t.context, "here", ["RUNNING", "STOPPED"]);
   await expectNothingLeft(t, "here");
 });

@@ -5,7 +5,7 @@ import type { DockerEngine } from "../../docker/engine.ts";
 import { KeptLines, maxAnswerBytes } from "../../docker/container-logs.ts";
 import { FramedLogReader, TerminalLogReader } from "../../docker/log-lines.ts";
 import type { LogChunk, LogRecord } from "../runtime.ts";
-import type { SwarmTask } from "./swarm-api.ts";
+import { taskName, type SwarmTask } from "./swarm-api.ts";
 
 export interface ServiceLogOptions {
   tail: number;
@@ -175,7 +175,7 @@ function query(tail: number): { stdout: true; stderr: true; timestamps: true; de
 function named(lines: readonly LogRecord[], part: string, tasks: readonly SwarmTask[]): LogRecord[] {
   const names = new Map(
     tasks.map(({ id, slot, node }) => {
-      const whole = part === "" ? String(slot) : `${part} ${slot}`;
+      const whole = taskName(part, slot);
       return [id, node === "" ? whole : `${whole}@${node}`];
     }),
   );

@@ -63,6 +63,11 @@ export interface SwarmTask {
   readonly release: string;
 }
 
+/** What people call a task of a service: `2`, or `web 2` where an app has several. */
+export function taskName(part: string, slot: number): string {
+  return part === "" ? String(slot) : `${part} ${slot}`;
+}
+
 export interface SwarmNode {
   readonly id: string;
   readonly name: string;

@@ -45,7 +45,7 @@ import {
   type Stacks,
 } from "./stack-plan.ts";
 import { imagesOfKinds } from "./stack-images.ts";
-import { SwarmApi, type ServiceSpec, type SwarmService, type SwarmTask } from "./swarm-api.ts";
+import { SwarmApi, taskName, type ServiceSpec, type SwarmService, type SwarmTask } from "./swarm-api.ts";
 import { SwarmApp } from "./swarm-app.ts";
 import { isUpTask } from "./task-status.ts";
 
@@ -278,7 +278,7 @@ export class SwarmRuntime extends FollowingRuntime<SwarmApp> implements AppRunti
     const part = services.find((service) => service.id === waiting.serviceId)?.part ?? "";
     throw new SvcError(
       "not_possible",
-      `task ${`${part} ${waiting.slot}`.trim()} of app "${id}" has no node (${waiting.error}), and an upgrade would wait for it: ${whatNodesNeed(id)}, or stop it first`,
+      `task ${taskName(part, waiting.slot)} of app "${id}" has no node (${waiting.error}), and an upgrade would wait for it: ${whatNodesNeed(id)}, or stop it first`,
     );
   }
 
@@ -715,8 +715,10 @@ function besides(plan: ServicePlan, tasks: number): ServicePlan {
 }
 
 function withoutNode({ id }: RunnableApp, { part }: Launched, { slot, error }: SwarmTask): SvcError {
-  const task = `task ${`${part} ${slot}`.trim()}`;
-  return startFailed(id, `${task} has no node any more (${error}): ${whatNodesNeed(id)}`);
+  return startFailed(
+    id,
+    `task ${taskName(part, slot)} has no node any more (${error}): ${whatNodesNeed(id)}`,
+  );
 }
 
 function whatNodesNeed(id: string): string {
