@@ -243,6 +243,76 @@ test("a package.json: what starts it, and what it needs", async (t) => {
   t.regex(notes.join("\n"), /no lockfile/);
 });
 
+const npmCi = { exec: ["npm", "ci", "--no-audit", "--no-fund"] };
+const npmInstall = { exec: ["npm", "install", "--no-audit", "--no-fund"] };
+const npmBuild = { exec: ["npm", "run", "build"] };
+
+for (const { name, json, files = {}, process } of [
+  {
+    name: "node alone, which needs no npm",
+    json: { scripts: { start: " node server.js " } },
+    process: { exec: ["node", "server.js"] },
+  },
+  { name: "its main file", json: { main: "lib/main.js" }, process: { exec: ["node", "lib/main.js"] } },
+  {
+    name: "start before main, though it says nothing but a shell's line",
+    json: { main: "lib/main.js", scripts: { start: "node a.js --port $PORT" } },
+    process: { exec: ["npm", "start"] },
+  },
+  {
+    name: "a lockfile of npm's",
+    json: { main: "a.js", dependencies: { a: "1" } },
+    files: { "package-lock.json": "{}", "yarn.lock": "" },
+    process: { build: [npmCi], exec: ["node", "a.js"] },
+  },
+  {
+    name: "a lockfile of yarn's",
+    json: { main: "a.js", dependencies: { a: "1" } },
+    files: { "yarn.lock": "" },
+    process: { build: [{ exec: ["yarn", "install", "--frozen-lockfile"] }], exec: ["node", "a.js"] },
+  },
+  {
+    name: "tools to build with",
+    json: { main: "a.js", scripts: { build: "tsc" }, devDependencies: { typescript: "1" } },
+    process: { build: [npmInstall, npmBuild], exec: ["node", "a.js"] },
+  },
+  {
+    name: "tools that nothing is built with",
+    json: { main: "a.js", devDependencies: { prettier: "1" } },
+    process: { exec: ["node", "a.js"] },
+  },
+  {
+    name: "a build that needs nothing",
+    json: { main: "a.js", scripts: { build: "node make.js" } },
+    process: { build: [npmBuild], exec: ["node", "a.js"] },
+  },
+]) {
+  test(`a package.json with ${name}`, async (t) => {
+    const { manifest, notes } = await plan(t, { "package.json": JSON.stringify(json), ...files });
+    t.deepEqual(manifest.process, process);
+    const isLocked = Object.keys(files).length > 0;
+    t.is(notes.join("\n").includes("no lockfile"), "build" in process && !isLocked);
+  });
+}
+
+test("a package.json that starts nothing makes way for what does", async (t) => {
+  const files = { "package.json": '{"scripts": {"test": "ava"}}', "app.py": "" };
+  t.is((await plan(t, files)).from, "app.py");
+});
+
+test("what a package.json says of itself counts where a manifest could say it, too", async (t) => {
+  const of = async (said: object) =>
+    (await plan(t, { "package.json": JSON.stringify({ main: "a.js", ...said }) })).manifest;
+  const good = { name: "web-2", version: "1.0.0-rc.1+b2", homepage: "https://example.org/a" };
+  t.like(await of({ ...good, description: "Pages." }), { ...good, name: "Web-2", summary: "Pages." });
+  const { name: _, ...rest } = good;
+  t.like(await of(good), { id: "web-2", ...rest, summary: "A program for Node." });
+  const bad = await of({ name: "@scope/web", version: "1 or 2", homepage: "javascript:alert(1)" });
+  t.like(bad, { id: "my-app", version: "1.0.0" });
+  t.is(bad.homepage, undefined);
+  t.is((await of({ description: "x".repeat(300) })).summary?.length, 256);
+});
+
 test("of several files the one that says how it runs counts, and another may be named", async (t) => {
   const dir = await directory(t, {
     Dockerfile: "FROM debian:12\n",

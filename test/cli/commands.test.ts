@@ -29,6 +29,11 @@ const cases: CommandCase[] = [
     stdout: /^ID +NAME.* RESTARTS\nhello +Hello \\x1b\[31m +RUNNING[^]*\nidle[^]*\nslow[^]*\nloop .* 3 *\n/,
   },
   { args: ["status"], stdout: /Daemon: svc 1\.2\.3 \(user\)[^]*4 installed, 1 running/ },
+  {
+    args: ["outdated"],
+    stdout: /^ID +VERSION +AVAILABLE +IMAGES\nhello +1\.0\.0 +example\/hello:1, example\/db:2\n$/,
+    stderr: /^Take it up: svc app repull hello\n$/,
+  },
   { args: ["app", "info", "hello"], stdout: /Installed: 1d ago/ },
   { args: ["app", "start", "idle", "hello"], stdout: /^idle is RUNNING\nhello is RUNNING\n$/ },
   {

@@ -21,6 +21,12 @@ export function fakeApps(apps: readonly App[], onLeft: () => void): Partial<Serv
         : { apps: apps.slice(from), nextPageToken: "" };
     },
     getApp: ({ id }) => find(id),
+    listUpdates: () => ({
+      updates: apps.map(({ id, version }) => ({
+        ...{ id, version },
+        outdatedImages: id === "hello" ? ["example/hello:1", "example/db:2"] : [],
+      })),
+    }),
     exportApp: ({ id }) => ({
       files: [
         { name: `${find(id).id}.yaml`, content: "kind: Deployment\n" },
