@@ -1,7 +1,7 @@
 import { statfs } from "node:fs/promises";
 import type { StatsFs } from "node:fs";
 import { dirname } from "node:path";
-import { ok, problem, warning, type Check } from "./finding.ts";
+import { ok, problem, warning, type Check, type Finding } from "./finding.ts";
 
 const mib = 1024 ** 2;
 /** Below the first the store may not be written, below the second an install is likely to end in the middle. */
@@ -10,16 +10,22 @@ const fewInodes = 10_000;
 
 /** Room where the store lies, or will lie. */
 export const checkDisk: Check = async ({ config }) => {
-  const { bavail, bsize, ffree, files } = await statsOf(config.store.dir);
+  const { dir } = config.store;
+  return diskFinding(dir, await statsOf(dir));
+};
+
+export function diskFinding(
+  dir: string,
+  { bavail, bsize, ffree, files }: Pick<StatsFs, "bavail" | "bsize" | "ffree" | "files">,
+): Finding {
   const freeBytes = bavail * bsize;
-  const free = `${Math.floor(freeBytes / mib)} MiB are free for ${config.store.dir}`;
+  const free = `${Math.floor(freeBytes / mib)} MiB are free for ${dir}`;
   if (freeBytes < leastBytes) return problem(`only ${free}: make room`);
   if (freeBytes < fewBytes) return warning(`only ${free}: make room before the next install`);
   // Some file systems have no fixed number of them.
-  if (files > 0 && ffree < fewInodes)
-    return warning(`only ${ffree} inodes are free for ${config.store.dir}: make room`);
+  if (files > 0 && ffree < fewInodes) return warning(`only ${ffree} inodes are free for ${dir}: make room`);
   return ok(free);
-};
+}
 
 async function statsOf(path: string): Promise<StatsFs> {
   try {

@@ -18,6 +18,10 @@ export const checkEngine: Check = async ({ config }) => {
   } catch (error) {
     if (error instanceof SvcError) return warning(error.message);
     const { code = "it says nothing in time" } = error as NodeJS.ErrnoException;
+    if (code === "EACCES")
+      return warning(
+        `this user may not open ${socket}, so containers cannot be run: join the group that may`,
+      );
     return warning(`nobody answers at ${socket} (${code}), so containers cannot be run: start the engine`);
   }
 };

@@ -6,12 +6,14 @@ import { ok, problem, type Check, type Finding } from "./finding.ts";
 const oldestNode = 24;
 const timeoutMs = 10_000;
 
-export const checkNode: Check = () => {
-  const major = Number(process.versions.node.split(".")[0]);
+export const checkNode: Check = () => nodeFinding(process.versions.node);
+
+export function nodeFinding(version: string): Finding {
+  const major = Number(version.split(".")[0]);
   return major >= oldestNode
-    ? ok(`version ${process.versions.node}`)
-    : problem(`version ${process.versions.node} is too old: install Node.js ${oldestNode} or newer`);
-};
+    ? ok(`version ${version}`)
+    : problem(`version ${version} is too old: install Node.js ${oldestNode} or newer`);
+}
 
 export const checkGit: Check = () => versionOf("git", "packages cannot be fetched: install git");
 

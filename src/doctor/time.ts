@@ -1,14 +1,15 @@
 /** The clock and the time zone: jobs run by both, tokens and certificates expire by the first. */
 import { stat } from "node:fs/promises";
-import { ok, problem, warning, type Check } from "./finding.ts";
+import { ok, problem, warning, type Check, type Finding } from "./finding.ts";
 
 /** svc was not there before. */
 const earliest = Date.UTC(2025, 0, 1);
 /** Where systemd-timesyncd and chrony say that they have set the clock. */
 const signs = ["/run/systemd/timesync/synchronized", "/run/chrony/chronyd.pid"];
 
-export const checkClock: Check = async () => {
-  const now = new Date();
+export const checkClock: Check = () => clockFinding(new Date());
+
+export async function clockFinding(now: Date): Promise<Finding> {
   if (now.getTime() < earliest)
     return problem(`it says ${now.toISOString()}: set it, and install an NTP client`);
   const found = await Promise.all(signs.map((path) => stat(path).catch(() => undefined)));
@@ -17,7 +18,7 @@ export const checkClock: Check = async () => {
       ? `${now.toISOString()}, kept by NTP`
       : `${now.toISOString()}; whether anybody keeps it right is not known here`,
   );
-};
+}
 
 export const checkTimeZone: Check = ({ env }) => {
   const { timeZone } = new Intl.DateTimeFormat().resolvedOptions();

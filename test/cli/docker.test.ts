@@ -19,7 +19,7 @@ const cases: CommandCase[] = [
   { args: ["ps", "-a"], stdout: /\nc{12} +ended \\x1b\[2J +demo:1 +Exited \(0\) 1 day ago\n/ },
   { args: ["ps", "--size"], stdout: /PROJECT +SIZE\n[^\n]+2\.0 KiB\n/ },
   { args: ["stats"], stdout: /^NAME +CPU +MEMORY +LIMIT[^\n]*\nweb +12\.3% +1\.0 KiB +- +0 B \/ 512 B/ },
-  { args: ["stats", "none"], stdout: /^$/, stderr: /No such container runs/ },
+  { args: ["stats", "none"], stdout: /^$/, stderr: /No such container runs, or its use is not counted/ },
   {
     args: ["images"],
     stdout:

@@ -33,7 +33,7 @@ async function watched(looks: readonly Look[], { isTTY = false } = {}): Promise<
     looked < looks.length ? Promise.resolve() : Promise.reject(new SvcError("canceled", "interrupted"));
   const ended = await watch(context, async (once) => looks[looked++]?.(once)).then(
     () => "",
-    ({ message }: Error) => message,
+    (error: unknown) => (error as Error).message,
   );
   return { ended, looks: looked, ...written };
 }

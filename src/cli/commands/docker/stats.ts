@@ -25,7 +25,9 @@ export function addStatsCommand(parent: Command, run: RunCommand): void {
 async function showStats(context: CommandContext, ids: readonly string[]): Promise<void> {
   const answer = await context.call(calls.listContainerStats, { ids });
   if (context.json) return context.printJson(answer);
-  return context.printTable(containerStatsColumns, answer.stats, "No such container runs.");
+  const none = ids.length > 0 ? "No such container runs" : "No container runs";
+  // A kernel without the controllers of cgroups counts nothing.
+  return context.printTable(containerStatsColumns, answer.stats, `${none}, or its use is not counted here.`);
 }
 
 async function watchStats(context: CommandContext, ids: readonly string[]): Promise<void> {

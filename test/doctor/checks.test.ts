@@ -1,0 +1,216 @@
+/** What `svc doctor` says where one thing alone is out of order, check by check. */
+import { execFile } from "node:child_process";
+import { DatabaseSync } from "node:sqlite";
+import { chmod, chown, mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
+import { once } from "node:events";
+import { createServer } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+import test, { type ExecutionContext } from "ava";
+import { loadConfig } from "../../src/daemon/config.ts";
+import { diskFinding } from "../../src/doctor/disk.ts";
+import { checkPort } from "../../src/doctor/doors.ts";
+import { checkEngine } from "../../src/doctor/engine.ts";
+import { examine } from "../../src/doctor/examine.ts";
+import type { Finding, Place } from "../../src/doctor/finding.ts";
+import { nodeFinding } from "../../src/doctor/programs.ts";
+import { checkPermissions, checkStore } from "../../src/doctor/store.ts";
+import { clockFinding } from "../../src/doctor/time.ts";
+import { migrations } from "../../src/store/migrations.ts";
+
+const isRoot = process.getuid?.() === 0;
+const rootTest = isRoot ? test : test.skip;
+const uid = process.getuid?.() ?? 0;
+const mib = 1024 ** 2;
+
+interface Prepared extends Place {
+  readonly dir: string;
+}
+
+async function place(t: ExecutionContext, servedAt?: string): Promise<Prepared> {
+  const dir = await mkdtemp(join(tmpdir(), "svc-checks-"));
+  t.teardown(() => rm(dir, { recursive: true }));
+  const file = join(dir, "svc.toml");
+  const text = `[api]\nlisten = "127.0.0.1:0"\nsocket = "svc.sock"\n[store]\ndir = "store"\n[docker]\nsocket = "engine.sock"\n`;
+  await writeFile(file, text);
+  await writeFile(join(dir, "api.token"), "secret\n", { mode: 0o600 });
+  await mkdir(join(dir, "store"), { mode: 0o700 });
+  const environment = { uid, home: dir, env: {} };
+  const config = await loadConfig({ file, environment });
+  return { dir, config, uid, env: {}, servedAt };
+}
+
+const said = ({ state, text }: Finding): string => `${state}: ${text}`;
+
+test("a node that is too old", (t) => {
+  t.is(said(nodeFinding("24.0.0")), "ok: version 24.0.0");
+  t.regex(said(nodeFinding("22.21.1")), /^problem: version 22\.21\.1 is too old: install Node\.js 24/);
+});
+
+for (const { name, room, finding } of [
+  { name: "a disk with room", room: {}, finding: /^ok: 2048 MiB are free for \/here$/ },
+  {
+    name: "a disk with little room",
+    room: { bavail: 1023 },
+    finding: /^warning: only 1023 MiB .*: make room/,
+  },
+  { name: "a full disk", room: { bavail: 63 }, finding: /^problem: only 63 MiB are free .*: make room$/ },
+  {
+    name: "a disk with few inodes",
+    room: { ffree: 9_999 },
+    finding: /^warning: only 9999 inodes .*: make room$/,
+  },
+  { name: "a disk without a number of inodes", room: { files: 0, ffree: 0 }, finding: /^ok: / },
+]) {
+  test(name, (t) => {
+    const stats = { bavail: 2048, bsize: mib, files: 1e6, ffree: 10_000, ...room };
+    t.regex(said(diskFinding("/here", stats)), finding);
+  });
+}
+
+test("a clock that was never set", async (t) => {
+  t.regex(
+    said(await clockFinding(new Date(0))),
+    /^problem: it says 1970-01-01.*: set it, and install an NTP/,
+  );
+  t.regex(said(await clockFinding(new Date("2026-01-01"))), /^ok: 2026-01-01/);
+});
+
+test("a port that the daemon does not listen on", async (t) => {
+  const ready = await place(t, "/nowhere");
+  const { config } = ready;
+  const free = createServer().listen(0, "127.0.0.1");
+  await once(free, "listening");
+  const { port } = free.address() as { port: number };
+  free.close();
+  await once(free, "close");
+  const at = (servedAt: string | undefined) =>
+    checkPort({
+      ...ready,
+      servedAt,
+      config: { ...config, api: { ...config.api, listen: { host: "127.0.0.1", port } } },
+    });
+  t.is(said(await at(undefined)), `ok: 127.0.0.1:${port} is free`);
+  t.is(said(await at(config.api.socket)), `warning: the daemon does not listen on 127.0.0.1:${port}`);
+});
+
+for (const { name, spoil, finding } of [
+  { name: "all as the daemon leaves it", spoil: () => undefined, finding: /^ok: / },
+  {
+    name: "a configuration that others may change",
+    spoil: (dir: string) => chmod(join(dir, "svc.toml"), 0o666),
+    finding: /^problem: others may change \S+svc\.toml: chmod go-w it$/,
+  },
+  {
+    name: "a token that others may read",
+    spoil: (dir: string) => chmod(join(dir, "api.token"), 0o640),
+    finding: /^problem: others may use \S+api\.token: chmod go= it$/,
+  },
+  {
+    name: "a store that others may change",
+    spoil: (dir: string) => chmod(join(dir, "store"), 0o770),
+    finding: /^problem: others may change \S+store: chmod go-w it$/,
+  },
+  {
+    name: "no token yet",
+    spoil: (dir: string) => rm(join(dir, "api.token")),
+    finding: /^ok: /,
+  },
+]) {
+  test(`permissions: ${name}`, async (t) => {
+    const ready = await place(t);
+    await spoil(ready.dir);
+    t.regex(said(await checkPermissions(ready)), finding);
+  });
+}
+
+rootTest("permissions: a store of somebody else's", async (t) => {
+  const ready = await place(t);
+  await chown(join(ready.dir, "store"), 65_534, 0);
+  t.regex(said(await checkPermissions(ready)), /^problem: \S+store belongs to uid 65534: chown it$/);
+});
+
+test("a store of an older svc, and one of this", async (t) => {
+  const ready = await place(t);
+  const at = async (version: number): Promise<string> => {
+    const database = new DatabaseSync(join(ready.dir, "store/svc.db"));
+    database.exec(`PRAGMA application_id = 0x73766301; PRAGMA user_version = ${version}`);
+    database.close();
+    return said(await checkStore(ready));
+  };
+  t.regex(await at(1), /^warning: \S+svc\.db is sound and of an older svc: the next start/);
+  t.regex(await at(migrations.length), /^ok: \S+svc\.db is sound$/);
+});
+
+test("an engine that does not answer", async (t) => {
+  const ready = await place(t);
+  const path = join(ready.dir, "engine.sock");
+  await writeFile(path, "");
+  t.regex(
+    said(await checkEngine(ready)),
+    /^warning: nobody answers at \S+ \(ECONNREFUSED\).*: start the engine$/,
+  );
+});
+
+rootTest("an engine that this user may not use is not said to be off", async (t) => {
+  const dir = await mkdtemp(join(tmpdir(), "svc-checks-"));
+  t.teardown(() => rm(dir, { recursive: true }));
+  await chmod(dir, 0o755);
+  const engine = createServer().listen(join(dir, "engine.sock"));
+  await once(engine, "listening");
+  t.teardown(() => engine.close());
+  await chmod(join(dir, "engine.sock"), 0o660);
+  const module = fileURLToPath(new URL("../../src/doctor/engine.ts", import.meta.url));
+  const program = `import(${JSON.stringify(module)}).then(async ({ checkEngine }) =>
+    console.log((await checkEngine({ config: { docker: { socket: ${JSON.stringify(join(dir, "engine.sock"))} } } })).text))`;
+  const { stdout } = await promisify(execFile)(process.execPath, ["--eval", program], {
+    uid: 65_534,
+    gid: 65_534,
+  });
+  t.regex(stdout, /^this user may not open \S+engine\.sock, so .*: join the group that may$/m);
+});
+
+test("programs that are missing, or do not work", async (t) => {
+  const ready = await place(t);
+  const bin = join(ready.dir, "bin");
+  await mkdir(bin);
+  const module = fileURLToPath(new URL("../../src/doctor/programs.ts", import.meta.url));
+  const program = `import(${JSON.stringify(module)}).then(async (all) => {
+    for (const check of [all.checkGit, all.checkMkfifo, all.checkSetpriv])
+      console.log(JSON.stringify(await check({ config: { mode: "system" } })));
+    console.log(JSON.stringify(await all.checkSetpriv({ config: { mode: "user" } })));
+  })`;
+  const look = async (): Promise<string[]> => {
+    const { stdout } = await promisify(execFile)(process.execPath, ["--eval", program], {
+      env: { PATH: bin },
+    });
+    return stdout
+      .trim()
+      .split("\n")
+      .map((line) => said(JSON.parse(line) as Finding));
+  };
+  const [git = "", mkfifo = "", setpriv = "", asUser = ""] = await look();
+  t.is(git, "problem: packages cannot be fetched: install git");
+  t.is(mkfifo, "problem: apps cannot be started: install coreutils");
+  t.is(setpriv, "problem: apps cannot run as their users: install util-linux");
+  t.regex(asUser, /^ok: not needed/);
+  await writeFile(join(bin, "git"), "#!/bin/sh\nexit 3\n", { mode: 0o755 });
+  t.is((await look())[0], "problem: git does not work, so packages cannot be fetched: install git");
+});
+
+test("a check that fails is a problem, beside the others", async (t) => {
+  const ready = await place(t);
+  await rm(join(ready.dir, "store"), { recursive: true });
+  await writeFile(join(ready.dir, "store"), "");
+  const found = await examine({
+    configFile: join(ready.dir, "svc.toml"),
+    environment: { uid, home: ready.dir, env: {} },
+    findDaemon: () => Promise.resolve(undefined),
+  });
+  t.is(found.length, 15);
+  const failed = found.filter(({ text }) => text.startsWith("it cannot be checked: "));
+  t.true(failed.length > 0);
+  t.true(failed.every(({ state }) => state === "problem"));
+});
