@@ -1,6 +1,7 @@
 /** A form that sends what was typed: the daemon says what is wrong with it, and what was typed stays. */
 import { useSignal } from "@preact/signals";
 import { useAction } from "./action.ts";
+import { goToFirstProblem } from "./first-problem.ts";
 import { problemsOf, type Problems } from "./problems.ts";
 
 export interface Form<Draft> {
@@ -50,6 +51,7 @@ export function useForm<Draft extends object>(
         if (!signal.aborted) close?.();
       } catch (error) {
         problems.value = problemsOf(error);
+        goToFirstProblem(form);
       }
     });
   };

@@ -17,9 +17,13 @@ function escaped(character: string): string {
   return `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`;
 }
 
-/** Of the daemon's words, which come without a capital and a full stop. */
+/** Of the daemon's words, which come without a capital and a full stop; the name of a file or setting stays what it is. */
 export function sentence(words: string): string {
-  if (words === "") return "";
-  const begun = words.charAt(0).toUpperCase() + words.slice(1);
-  return /[.!?…]$/.test(begun) ? begun : `${begun}.`;
+  const isWord = /^(?!svc\b)[a-z']+(?=[ ,;]|$)/.test(words);
+  return ended(isWord ? words.charAt(0).toUpperCase() + words.slice(1) : words);
+}
+
+/** So that another sentence may follow. */
+export function ended(words: string): string {
+  return words === "" || /[.!?…]$/.test(words) ? words : `${words}.`;
 }

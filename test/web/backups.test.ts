@@ -78,6 +78,7 @@ browserTest(`an app is backed up, broken and restored from the page${needsBrowse
     .waitFor();
   await page.getByRole("dialog").getByRole("button", { name: "Restore into the app" }).click();
   await page.getByText(/^Restored: \d+ entries/).waitFor();
+  t.is(await page.getByRole("link", { name: "Look at the app" }).getAttribute("href"), "#/apps/web");
   // The page tells of it without being read again.
   await page.locator(".facts > div").filter({ hasText: "Last restored" }).locator("time").waitFor();
   await t.throwsAsync(readFile(join(data, "later.txt"), "utf8"), { code: "ENOENT" });

@@ -80,6 +80,10 @@ browserTest(
     await eventually(async () => {
       assert.deepEqual(await page.locator(".log .line").allTextContents(), ["line 9999"]);
     }, 40_000);
+    await page.getByLabel("Show only lines with").fill("LINE 9999");
+    await page.getByText("line 9999", { exact: true }).waitFor();
+    await page.getByLabel("Show only lines with").fill("nowhere");
+    await page.getByText("No line has this.").waitFor();
     t.deepEqual(complaints, []);
   },
 );

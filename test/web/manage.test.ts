@@ -68,7 +68,8 @@ browserTest(
     await page.locator('[data-state="RUNNING"]').first().waitFor();
     t.like(await apps.getApp({ id: "web" }), { version: "v2.0.0", state: "RUNNING" });
     await page.getByRole("button", { name: "Go back to v1.0.0" }).click();
-    await page.getByText("Upgraded from v2.0.0 to v1.0.0.").waitFor();
+    await page.getByText("It went back from v2.0.0 to v1.0.0.").waitFor();
+    await page.getByRole("button", { name: "Go to v2.0.0 again" }).waitFor();
     await page.getByText("The setting colour is gone").waitFor();
     t.like(await apps.getApp({ id: "web" }), { version: "v1.0.0", state: "RUNNING" });
     await page.getByLabel("Version").fill("v9.9.9");
@@ -157,6 +158,22 @@ browserTest(
     await attention
       .filter({ hasText: "Version v2.0.0 is there.", has: page.locator('a[href="#/apps/slow"]') })
       .waitFor();
+
+    const loops = join(daemon.dir, "loops");
+    await writePackage(loops, await freePort(), {
+      id: "loops",
+      files: { "server.mjs": "setTimeout(() => process.exit(3), 3_000);" },
+    });
+    await apps.installApp({ spec: loops });
+    await apps.startApp({ id: "loops" });
+    await attention
+      .filter({
+        hasText: "It does not stay up: it exited with code 3.",
+        has: page.locator('a[href="#/apps/loops"]'),
+      })
+      .waitFor();
+    await apps.stopApp({ id: "loops" });
+    await attention.filter({ has: page.locator('a[href="#/apps/loops"]') }).waitFor({ state: "detached" });
 
     const go = join(daemon.dir, "go");
     const action = { type: "shell", command: `test -e ${go}` };

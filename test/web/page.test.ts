@@ -28,6 +28,9 @@ const noteTheEnd = `globalThis.ended = new Promise((resolve) =>
     resolve(Date.now());
   }).observe(document, { childList: true, subtree: true })); undefined`;
 
+/** What outlives the tab, or goes to others by itself. */
+const stored = "[document.cookie, localStorage.length, sessionStorage.length]";
+
 async function withPage(use: (daemon: TestDaemon, browser: Browser) => Promise<void>): Promise<void> {
   await using daemon = await startDaemon({ main });
   const browser = await launchBrowser();
@@ -52,7 +55,12 @@ browserTest(`a click starts an app, and its state and log come by themselves${wh
     const address = await addressFor(daemon);
     await visit(page, address);
     await page.getByRole("heading", { name: "Overview" }).waitFor();
-    t.is(page.url(), `http://127.0.0.1:${daemon.port}/`, "the code has left the address");
+    const visited = await page.evaluate("navigation.entries().map(({ url }) => url)");
+    t.deepEqual(
+      visited,
+      [`http://127.0.0.1:${daemon.port}/`],
+      "the code has left the address and the history",
+    );
     await page.getByText("Live").waitFor();
     await page.getByRole("link", { name: "Apps", exact: true }).click();
     await page.getByRole("link", { name: /Test web server/ }).click();
@@ -77,8 +85,7 @@ browserTest(`a click starts an app, and its state and log come by themselves${wh
       [],
     );
 
-    const stored = await page.evaluate("[document.cookie, localStorage.length, sessionStorage.length]");
-    t.deepEqual(stored, ["", 0, 0]);
+    t.deepEqual(await page.evaluate(stored), ["", 0, 0]);
     t.deepEqual(
       asked.filter((url) => !url.startsWith(`http://127.0.0.1:${daemon.port}/`)),
       [],
@@ -163,6 +170,7 @@ browserTest(
       await page.getByLabel("Token").fill(rotated.token);
       await page.getByRole("button", { name: "Sign in" }).click();
       await page.getByText("Live").waitFor();
+      t.deepEqual(await page.evaluate(stored), ["", 0, 0]);
       await page.getByRole("button", { name: "Sign out" }).click();
       await page.getByText("You have signed out.").waitFor();
       t.is((await daemon.client(TokenService).getTokenStatus({})).kind, "peer");
@@ -222,7 +230,8 @@ browserTest(`settings are a form that keeps what one typed, and masks secrets${w
   t.timeout(180_000);
   await withPage(async (daemon, browser) => {
     const dir = join(daemon.dir, "web");
-    const settings = 'code: { type: string, pattern: "^[a-z]*$", env: CODE }';
+    const settings =
+      'code: { type: string, pattern: "^[a-z]*$", default: abc, description: "Opens it", env: CODE }';
     await writePackage(dir, await freePort(), { settings });
     await daemon.client(AppService).installApp({ spec: dir });
     const apps = daemon.client(AppService);
@@ -250,10 +259,12 @@ browserTest(`settings are a form that keeps what one typed, and masks secrets${w
     await port.fill("1");
     // The daemon alone reads patterns.
     const code = page.getByLabel("code", { exact: true });
+    await page.getByText("Opens it. Default: abc").waitFor();
     await code.fill("UPPER");
     await save.click();
     await page.getByRole("alert").waitFor();
     t.is(await code.getAttribute("aria-invalid"), "true");
+    await code.and(page.locator(":focus")).waitFor();
     t.deepEqual(
       [await code.inputValue(), await page.getByLabel("greeting", { exact: true }).inputValue()],
       ["UPPER", "Moin"],
@@ -266,6 +277,19 @@ browserTest(`settings are a form that keeps what one typed, and masks secrets${w
     const { values } = await apps.getAppSettings({ id: "web" });
     t.like(values, { greeting: "Moin", port: 1, password: "***" });
     t.false((await page.content()).includes("hush-hush"));
+    await code.fill("sent");
+    await page.route(
+      "**/svc.v1.AppService/UpdateAppSettings",
+      async (route) => {
+        await code.fill("since");
+        await route.continue();
+      },
+      { times: 1 },
+    );
+    await save.click();
+    await page.getByText("Saved.").waitFor();
+    t.like((await apps.getAppSettings({ id: "web" })).values, { code: "sent" });
+    t.is(await code.inputValue(), "since", "whoever types goes on");
     t.deepEqual(
       complaints.filter((text) => !text.includes("status of 400")),
       [],
@@ -419,7 +443,13 @@ browserTest(`the first load is small, compressed and kept for ever by its name${
   const html = await page.text();
   const names = [...html.matchAll(/"(\/web\/[\w.-]+)"/g)].map(([, name = ""]) => name);
   t.true(names.length >= 2);
-  t.is(page.headers.get("cache-control"), "no-cache");
+  t.like(Object.fromEntries(page.headers), {
+    "cache-control": "no-cache",
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+  });
   const policy = new Map(
     (page.headers.get("content-security-policy") ?? "").split("; ").map((rule) => {
       const [name = "", ...values] = rule.split(" ");

@@ -82,7 +82,9 @@ browserTest(
 
     const trigger = page.getByLabel("When", { exact: true });
     t.is(await trigger.getAttribute("aria-invalid"), "true");
-    await trigger.focus();
+    await page.getByLabel("Note").focus();
+    await keyboard.press("Enter");
+    await trigger.and(page.locator(":focus")).waitFor();
     await keyboard.press("Control+A");
     await keyboard.type("*/5 * * * *");
     await page.getByRole("list", { name: "It would run" }).locator("time").nth(9).waitFor();

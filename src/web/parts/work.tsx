@@ -1,4 +1,4 @@
-import { useId } from "preact/hooks";
+import { useEffect, useId, useRef } from "preact/hooks";
 import type { Progress } from "../../../gen/svc/v1/app_pb.ts";
 import type { LicenseRequired } from "../../../gen/svc/v1/error_pb.ts";
 import { isMeasured, type LongWork } from "../long-work.ts";
@@ -66,8 +66,11 @@ export function CancelWork<Result extends { case: string; value: unknown }>({
 
 function Accept({ of: { licenses, permissions }, onAccept }: { of: LicenseRequired; onAccept: () => void }) {
   const id = useId();
+  const card = useRef<HTMLElement>(null);
+  // What is asked may come long after the button was pressed, and below what is in sight.
+  useEffect(() => card.current?.scrollIntoView({ block: "nearest" }), []);
   return (
-    <section class="card" aria-labelledby={id} role="alert">
+    <section ref={card} class="card" aria-labelledby={id} role="alert">
       <h2 id={id}>{texts.work.asks}</h2>
       {permissions.length > 0 && <Texts of={permissions} />}
       {licenses.map((license) => (

@@ -126,6 +126,7 @@ export const backupTexts = {
   restoreLoses: (when: string) =>
     `What the app has now is replaced by what it had on ${when}: what was written since is lost. Back it up first if you may need it.`,
   restoreStops: "It runs: it is stopped meanwhile, and started again.",
+  toApp: "Look at the app",
   restored: (entries: string) => `Restored: ${entries} entries.`,
   restoreNew: "Restore as a new app",
   newName: "Name of the new app",

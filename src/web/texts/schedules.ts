@@ -26,7 +26,7 @@ export const scheduleTexts = {
   removeTitle: (id: string) => `Remove the schedule ${id}?`,
   removeLoses: "It never runs again, and what its runs printed is lost. A run that goes is canceled.",
   wentAlready: "A run goes already.",
-  began: "It runs.",
+  began: "A run has begun.",
   watch: "Run and watch",
   watchHint: "What it prints is shown as it comes. A run that is begun so ends when you leave.",
   watchCancel: "Cancel the run",

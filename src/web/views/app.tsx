@@ -2,6 +2,7 @@ import { useSignal, type Signal } from "@preact/signals";
 import type { App } from "../../../gen/svc/v1/app_pb.ts";
 import { useAction } from "../action.ts";
 import type { Api } from "../api.ts";
+import { reasonOf } from "../app-state.ts";
 import type { NodeView } from "../node-view.ts";
 import { Facts } from "../parts/facts.tsx";
 import { Failure } from "../parts/failure.tsx";
@@ -11,7 +12,7 @@ import { State } from "../parts/state.tsx";
 import { Text } from "../parts/text.tsx";
 import { When } from "../parts/when.tsx";
 import { partsOf } from "../path-names.ts";
-import { plainLine, plainText, sentence } from "../plain-text.ts";
+import { plainLine, plainText } from "../plain-text.ts";
 import { pathTo } from "../route.ts";
 import { texts } from "../texts.ts";
 import { lazily } from "../parts/lazily.tsx";
@@ -53,7 +54,7 @@ export function AppView({ api, node, id }: { api: Api; node: NodeView; id: strin
       </p>
       {app.stateReason !== "" && (
         <p class="notice">
-          <Text of={sentence(app.stateReason)} />
+          <Text of={reasonOf(app)} />
         </p>
       )}
       {app.operation !== undefined && (

@@ -2,6 +2,7 @@ import { useMemo } from "preact/hooks";
 import type { App } from "../../../gen/svc/v1/app_pb.ts";
 import { ScheduleService, type Schedule } from "../../../gen/svc/v1/schedule_pb.ts";
 import type { Api } from "../api.ts";
+import { isComingBack, reasonOf } from "../app-state.ts";
 import { useLive } from "../live.ts";
 import type { NodeView } from "../node-view.ts";
 import { Failure } from "../parts/failure.tsx";
@@ -86,10 +87,10 @@ function isFailing({ enabled, lastRun }: Schedule): boolean {
 
 /** Why somebody should look at an app; empty for one that is well. */
 function reasonsOf(app: App): string[] {
-  const { state, stateReason, health, healthReason, backups, restartRequired, availableVersion } = app;
-  const isBroken = state === "FAILED" || state === "CRASHED" || state === "UNKNOWN";
+  const { state, health, healthReason, backups, restartRequired, availableVersion } = app;
+  const isBroken = ["FAILED", "CRASHED", "UNKNOWN"].includes(state) || isComingBack(app);
   return [
-    ...(isBroken ? [sentence(stateReason)] : []),
+    ...(isBroken ? [reasonOf(app)] : []),
     ...(health === "unhealthy" ? [sentence(healthReason ?? "")] : []),
     ...(backups?.overdue === true ? [texts.overview.noBackup] : []),
     ...(availableVersion === undefined ? [] : [texts.overview.outdated(availableVersion)]),

@@ -59,21 +59,30 @@ function Lines({ log, appId }: { log: LogLines; appId: string }) {
         </label>
       </div>
       <div class="log" ref={box} tabIndex={0} role="log" aria-live="off" aria-label={texts.log.label(appId)}>
-        {blocks.length === 0 ? (
-          <p class="quiet">{texts.log.empty}</p>
-        ) : (
-          blocks.map((block) => <Block key={block.number} block={block} word={word} />)
-        )}
+        {blocks.length === 0 && <p class="quiet">{texts.log.empty}</p>}
+        {blocks.length > 0 && !isFound(blocks, word) && <p class="quiet">{texts.log.noneFound}</p>}
+        {blocks.map((block) => (
+          <Block key={block.number} block={block} word={word} />
+        ))}
       </div>
     </>
   );
+}
+
+function isFound(blocks: readonly LogBlock[], word: string): boolean {
+  return blocks.some(({ lines }) => lines.some((line) => has(line, word)));
+}
+
+/** @param word in small letters; empty: every line has it */
+function has(line: string, word: string): boolean {
+  return word === "" || line.toLowerCase().includes(word);
 }
 
 /** Drawn again only when it or the search is another, and by the browser only while it is in sight. */
 const Block = memo(({ block, word }: { block: LogBlock; word: string }) => (
   <div class={block.lines.length === linesPerBlock && word === "" ? "block full" : "block"}>
     {block.lines
-      .filter((line) => word === "" || line.toLowerCase().includes(word))
+      .filter((line) => has(line, word))
       .map((line, at) => (
         <div class="line" key={at} dir="auto">
           {line === "" ? " " : line}

@@ -49,6 +49,7 @@ function Upgrade({ api, app }: Props) {
   const changes = useSignal<readonly string[]>([]);
   /** What it can go back to: a tag. */
   const previous = useSignal("");
+  const isBack = useSignal(false);
   /** Its settings at the version before. */
   const before = useSignal<AppSettings | undefined>(undefined);
   const work = useLongWork(
@@ -57,7 +58,8 @@ function Upgrade({ api, app }: Props) {
       yield* api.apps.upgradeAppStream({ id, stopApp: true, ...wanted.value, ...accepted }, { signal });
     },
     ({ value: { upToDate, from, to } }: { case: "result"; value: UpgradeAppResponse }) => {
-      const changed = from === to ? manage.takenAnew(to) : manage.upgraded(from, to);
+      const moved = isBack.value ? manage.wentBack(from, to) : manage.upgraded(from, to);
+      const changed = from === to ? manage.takenAnew(to) : moved;
       said.value = upToDate ? manage.upToDate(to) : changed;
       const old = before.value;
       previous.value = upToDate || from === to || app.origin?.tag === "" ? "" : from;
@@ -69,8 +71,9 @@ function Upgrade({ api, app }: Props) {
       );
     },
   );
-  const goTo = async (to: string): Promise<void> => {
+  const goTo = async (to: string, back = false): Promise<void> => {
     if (!work.mayBegin()) return;
+    isBack.value = back;
     [said.value, changes.value, previous.value] = ["", [], ""];
     // What is not asked for is as the daemon has it.
     wanted.value = { version: to, ...(backup.value && { backup: true }) };
@@ -105,8 +108,8 @@ function Upgrade({ api, app }: Props) {
             <Text of={said.value} />
           </span>
           {previous.value !== "" && (
-            <button type="button" onClick={() => void goTo(previous.value)}>
-              <Text of={manage.goBack(previous.value)} />
+            <button type="button" onClick={() => void goTo(previous.value, !isBack.value)}>
+              <Text of={(isBack.value ? manage.goForth : manage.goBack)(previous.value)} />
             </button>
           )}
         </div>

@@ -4,10 +4,11 @@ import type { App, AppSettings } from "../../../gen/svc/v1/app_pb.ts";
 import { useAction } from "../action.ts";
 import { describeError, type Api } from "../api.ts";
 import { isRunning } from "../app-state.ts";
+import { goToFirstProblem } from "../first-problem.ts";
 import { Failure } from "../parts/failure.tsx";
 import { Field, type Described } from "../parts/field.tsx";
 import { Text } from "../parts/text.tsx";
-import { plainText } from "../plain-text.ts";
+import { ended, plainText } from "../plain-text.ts";
 import {
   chosenValues,
   fieldsOf,
@@ -25,6 +26,7 @@ export function SettingsView({ api, app }: { api: Api; app: App }) {
   const draft = useSignal<Draft>({});
   const problems = useSignal<Readonly<Record<string, string>>>({});
   const said = useSignal("");
+  const isSaving = useSignal(false);
   useEffect(() => {
     const over = new AbortController();
     api.apps.getAppSettings({ id }, { signal: over.signal }).then(
@@ -40,15 +42,23 @@ export function SettingsView({ api, app }: { api: Api; app: App }) {
     event.preventDefault();
     const form = event.currentTarget as HTMLFormElement;
     said.value = "";
-    if (settings.value === undefined || !form.reportValidity()) return;
+    if (settings.value === undefined || isSaving.value || !form.reportValidity()) return;
+    isSaving.value = true;
+    const sent = draft.value;
     try {
-      const values = chosenValues(settings.value, draft.value);
+      const values = chosenValues(settings.value, sent);
       settings.value = await api.apps.updateAppSettings({ id, values });
-      draft.value = {};
+      // Whoever types goes on meanwhile.
+      draft.value = Object.fromEntries(
+        Object.entries(draft.value).filter(([key, value]) => value !== sent[key]),
+      );
       problems.value = {};
       said.value = settings.value.restartRequired ? texts.settings.savedForRestart : texts.settings.saved;
     } catch (error) {
       problems.value = settingProblemsOf(error);
+      goToFirstProblem(form);
+    } finally {
+      isSaving.value = false;
     }
   };
   const type = (key: string, value: string | boolean): void => {
@@ -80,7 +90,7 @@ export function SettingsView({ api, app }: { api: Api; app: App }) {
         <Failure says={general} />
         <Failure says={restarting.failure} />
         <div class="row">
-          <button type="submit" aria-disabled={!isDraft}>
+          <button type="submit" aria-busy={isSaving.value} aria-disabled={!isDraft}>
             {texts.settings.save}
           </button>
           {isDraft && (
@@ -119,7 +129,7 @@ interface FieldProps {
 function FieldView({ field, value, problem, onType }: FieldProps) {
   const { key, description, defaultText, isKept } = field;
   const hint = [
-    description,
+    ended(description),
     defaultText === "" ? "" : texts.settings.standard(defaultText),
     isKept ? texts.settings.kept : "",
   ];

@@ -1,5 +1,6 @@
 import type { Client } from "@connectrpc/connect";
 import { useSignal } from "@preact/signals";
+import type { ComponentChildren } from "preact";
 import type { BackupArchive, BackupService, CreateBackupResponse } from "../../../../gen/svc/v1/backup_pb.ts";
 import { isNotFound } from "../../api.ts";
 import { useLive } from "../../live.ts";
@@ -50,7 +51,11 @@ export function AppBackupsView({ client, node, appId }: Props) {
       </a>
       <Heading title={says.ofApp(plainText(app?.name ?? appId))} />
       {app?.backups?.overdue === true && <p class="notice bad">{says.overdue}</p>}
-      {app !== undefined && <Create client={client} appId={appId} onDone={live.again} />}
+      {app !== undefined && (
+        <Create client={client} appId={appId} onDone={live.again}>
+          <a href={pathTo("apps", appId)}>{says.toApp}</a>
+        </Create>
+      )}
       <Failure says={live.failure} />
       {live.value?.failed.map((storage) => (
         <p key={storage} class="notice bad">
@@ -74,8 +79,14 @@ export function AppBackupsView({ client, node, appId }: Props) {
   );
 }
 
+interface CreateProps extends Pick<Props, "client" | "appId"> {
+  readonly onDone: () => void;
+  /** Beside the button. */
+  readonly children: ComponentChildren;
+}
+
 /** Makes a backup and tells how far it is. Leaving cancels it. */
-function Create({ client, appId, onDone }: Pick<Props, "client" | "appId"> & { onDone: () => void }) {
+function Create({ client, appId, onDone, children }: CreateProps) {
   const result = useSignal<CreateBackupResponse | undefined>(undefined);
   const work = useLongWork(
     (_accepted, signal) => client.createBackupStream({ appId }, { signal }),
@@ -98,6 +109,7 @@ function Create({ client, appId, onDone }: Pick<Props, "client" | "appId"> & { o
         {made !== undefined && failed.length < made.results.length && (
           <span role="status">{made.warnings.length === 0 ? says.created : says.createdWith}</span>
         )}
+        {children}
       </div>
       <Work of={work} />
       <Failure

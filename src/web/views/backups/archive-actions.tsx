@@ -100,6 +100,7 @@ export function ArchiveActions({ client, node, of, identity, madeAt, onDone }: P
         <CancelWork of={verifying} />
         <CancelWork of={restoring} />
         <span role="status">{said.value}</span>
+        {app !== undefined && <a href={pathTo("apps", of.appId)}>{says.toApp}</a>}
       </div>
       <Work of={verifying} />
       <Work of={restoring} />

@@ -2,6 +2,7 @@ import type { Client } from "@connectrpc/connect";
 import { useSignal } from "@preact/signals";
 import { useEffect, useMemo } from "preact/hooks";
 import type { Schedule, ScheduleFiring, ScheduleService } from "../../../../gen/svc/v1/schedule_pb.ts";
+import { goToFirstProblem } from "../../first-problem.ts";
 import type { NodeView } from "../../node-view.ts";
 import { Failure } from "../../parts/failure.tsx";
 import { ChoiceField, Field, TextField } from "../../parts/field.tsx";
@@ -53,6 +54,7 @@ export function ScheduleForm({ client, node, before: read }: Props) {
     } catch (error) {
       problems.value = problemsOf(error);
       isMoreOpen.value ||= Object.keys(problems.value).some((field) => moreFields.includes(field));
+      goToFirstProblem(form);
     } finally {
       isBusy.value = false;
     }
