@@ -408,7 +408,12 @@ export class Apps implements AsyncDisposable {
     await this.#find(id, caller);
     using _turn = await this.#turns.take(caller, work);
     const app = await this.#find(id, caller);
-    const before = backup && (() => this.#options.backUp(app, caller, work));
+    const before =
+      backup &&
+      (() => {
+        work.onProgress?.({ step: "backup", message: `Backing up ${app.name} ${app.version} first` });
+        return this.#options.backUp(app, caller, work);
+      });
     return await cancelably(work, (within) =>
       this.#upgrader.upgrade(app, { ...request, ...(before && { before }) }, within),
     );

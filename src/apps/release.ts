@@ -4,7 +4,7 @@ import { SvcError } from "../errors.ts";
 import type { Identity } from "../identity/identity.ts";
 import type { Identities } from "../identity/identities.ts";
 import type { ResolvedPackage } from "../packages/resolved-package.ts";
-import type { Command } from "../packages/manifest.ts";
+import { manifestFileName, type Command } from "../packages/manifest.ts";
 import type { RunnableApp } from "../runtimes/runtime.ts";
 import { prepareStep } from "../runtimes/app-environment.ts";
 import { appTree, checkoutOf } from "../runtimes/app-tree.ts";
@@ -165,7 +165,7 @@ async function virtualEnvironments(
 
 /**
  * Runs a command of the manifest in the checkout.
- * @throws SvcError `build_failed` with its last lines when it does not exit with 0.
+ * @throws SvcError `build_failed` with its last lines when it does not exit with 0, or not in time; `canceled`
  */
 export async function runStep(
   { identities, buildEnv }: StepTools,
@@ -179,6 +179,11 @@ export async function runStep(
   const lines = new LastLines(onProgress, stepName);
   const identity = await identities.as(app.uid);
   const fence = await raiseFence(identity, app);
+  const failed = (end: string, payload: { exitCode?: number; signal: string }): SvcError<"build_failed"> => {
+    const hint = fence.refusal !== undefined && isRefusal(lines.last) ? `; ${fence.refusal}` : "";
+    const message = `the ${stepName} step "${argv.join(" ")}" of ${app.manifest.name} ${end}${hint}`;
+    return new SvcError("build_failed", message, { payload: { ...payload, lastLines: lines.last } });
+  };
   const result = await fenced(identity, app, fence, () =>
     identity.runCommand(argv, {
       cwd,
@@ -187,22 +192,20 @@ export async function runStep(
       onLine: (line) => lines.add(line),
       ...(signal && { signal }),
     }),
-  );
+  ).catch((error: unknown) => {
+    const isTooLate = error instanceof SvcError && error.reason === "deadline_exceeded";
+    if (!isTooLate || signal?.aborted === true) throw error;
+    const timeout = `${command.timeoutMs / 1000} s`;
+    const end = `did not end within its timeout of ${timeout}; give it a longer \`timeout\` in ${manifestFileName}`;
+    throw failed(end, { signal: "" });
+  });
   if (result.exitCode === 0) return;
   const end =
     result.signal === null ? `exited with ${String(result.exitCode)}` : `was ended by ${result.signal}`;
-  const hint = fence.refusal !== undefined && isRefusal(lines.last) ? `; ${fence.refusal}` : "";
-  throw new SvcError(
-    "build_failed",
-    `the ${stepName} step "${argv.join(" ")}" of ${app.manifest.name} ${end}${hint}`,
-    {
-      payload: {
-        ...(result.exitCode !== null && { exitCode: result.exitCode }),
-        signal: result.signal ?? "",
-        lastLines: lines.last,
-      },
-    },
-  );
+  throw failed(end, {
+    ...(result.exitCode !== null && { exitCode: result.exitCode }),
+    signal: result.signal ?? "",
+  });
 }
 
 /** Passes lines on and keeps the last ones. */

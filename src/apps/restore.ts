@@ -134,7 +134,7 @@ export class Restorer {
     }
     volumesOf(this.#options.runtimeOf(app), touched(image, paths).volumes);
     if (!stopApp && this.#isUp(app)) {
-      const message = `app "${app.id}" is running; stop it before restoring it, or ask for that with stop_app`;
+      const message = `app "${app.id}" is running; stop it before restoring it`;
       throw new SvcError("app_running", message);
     }
   }

@@ -5,6 +5,8 @@ import { decodePageToken, encodePageToken } from "../apps/page-token.ts";
 import { keyOf, type Catalogue } from "./catalogue.ts";
 import type { StoredArchive } from "./storages/storage.ts";
 import type { StorageList } from "./storages/storage-list.ts";
+import type { Log } from "../lib/log.ts";
+import { unlessAborted } from "../lib/unless-aborted.ts";
 
 export interface ListRequest {
   /** All visible ones when empty. */
@@ -31,28 +33,32 @@ export interface ListedArchives {
 /** How long one storage may take. */
 const listMs = 20_000;
 
-export class ArchiveList {
-  readonly #storages: StorageList;
-  readonly #catalogue: Catalogue;
+export interface ArchiveListOptions {
+  storages: Pick<StorageList, "all" | "find" | "open">;
+  catalogue: Pick<Catalogue, "archives">;
+  log: Pick<Log, "warn">;
+}
 
-  constructor(storages: StorageList, catalogue: Catalogue) {
-    this.#storages = storages;
-    this.#catalogue = catalogue;
+export class ArchiveList {
+  readonly #options: ArchiveListOptions;
+  readonly #deadlineMs: number;
+
+  constructor(options: ArchiveListOptions, deadlineMs = listMs) {
+    this.#options = options;
+    this.#deadlineMs = deadlineMs;
   }
 
   /** Newest first. @throws SvcError `not_found` for a storage */
   async list({ appId, storage, limit, pageToken }: ListRequest, caller: AppCaller): Promise<ListedArchives> {
-    const names =
-      storage === "" ? this.#storages.all().map(({ name }) => name) : [this.#storages.find(storage).name];
+    const { storages } = this.#options;
+    const names = storage === "" ? storages.all().map(({ name }) => name) : [storages.find(storage).name];
     const errors: ListedArchives["errors"] = [];
     const lists = await Promise.all(
       names.map(async (name): Promise<ListedArchive[]> => {
         try {
           return await this.#of(name, appId);
         } catch (error) {
-          const why =
-            error instanceof SvcError ? error.message : "it cannot be listed; the daemon's log says why";
-          errors.push({ storage: name, error: why });
+          errors.push({ storage: name, error: this.#why(name, error) });
           return [];
         }
       }),
@@ -69,14 +75,25 @@ export class ArchiveList {
   }
 
   async #of(storage: string, appId: string): Promise<ListedArchive[]> {
-    const known = this.#catalogue.archives(appId === "" ? undefined : appId);
-    const there = await this.#storages
-      .open(storage)
-      .list(appId === "" ? undefined : appId, AbortSignal.timeout(listMs));
+    const { storages, catalogue } = this.#options;
+    const known = catalogue.archives(appId === "" ? undefined : appId);
+    const signal = AbortSignal.timeout(this.#deadlineMs);
+    const listing = storages.open(storage).list(appId === "" ? undefined : appId, signal);
+    // A directory may be on a disk that hangs, where nothing can be given up.
+    const there = await unlessAborted(listing, signal).catch((error: unknown) => {
+      if (!signal.aborted) throw error;
+      throw new SvcError("deadline_exceeded", `it did not answer within ${this.#deadlineMs / 1000} s`);
+    });
     return there.map((archive) => {
       const row = known.get(keyOf({ storage, name: archive.name }));
       return { ...archive, storage, verifiedAtMs: row?.verifiedAtMs, restoredAtMs: row?.restoredAtMs };
     });
+  }
+
+  #why(storage: string, error: unknown): string {
+    if (error instanceof SvcError) return error.message;
+    this.#options.log.warn({ err: error, storage }, "a storage of backups cannot be listed");
+    return "it cannot be listed; the daemon's log says why";
   }
 }
 

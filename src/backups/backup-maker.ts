@@ -19,14 +19,14 @@ import { EncryptedForms } from "./age/encrypted-forms.ts";
 import { encodeFooter } from "./archive-footer.ts";
 import { encryptedName, hostOf, newArchiveName } from "./archive-name.ts";
 import type { BackupQuota, BackupRoom } from "./backup-quota.ts";
-import { keyOf, type ArchiveRef, type Catalogue } from "./catalogue.ts";
-import { expiredArchives, type Retention } from "./rotation.ts";
+import type { ArchiveRef, Catalogue } from "./catalogue.ts";
+import { rotate } from "./rotate.ts";
+import type { Retention } from "./rotation.ts";
 import type { Spool, SpoolFile } from "./spool.ts";
 import type { StorageList } from "./storages/storage-list.ts";
 import type { Log } from "../lib/log.ts";
 
-/** For what is done at one storage after a push. */
-const rotateMs = 60_000;
+/** For what is done at one storage after a push that failed. */
 const withdrawMs = 20_000;
 
 const maxWarnings = 100;
@@ -319,7 +319,7 @@ export class BackupMaker {
         error instanceof SvcError ? error.message : "an internal error, which the daemon's log has",
       );
     }
-    const removed = await this.#rotate(storage, app, retention);
+    const removed = await rotate(this.#options, storage, app, retention);
     return { storage, name, sizeBytes, error: "", removed };
   }
 
@@ -335,37 +335,5 @@ export class BackupMaker {
     } catch {
       await catalogue.leave(ref);
     }
-  }
-
-  /**
-   * Of what is really there: names that the catalogue alone has count for nothing, nor do archives of somebody else's app
-   * that had the id before.
-   */
-  async #rotate(
-    storage: string,
-    { id: appId, ownerUid }: AppRecord,
-    retention: Retention,
-  ): Promise<string[]> {
-    const { storages, catalogue, storeId, log } = this.#options;
-    const removed: string[] = [];
-    try {
-      const place = storages.open(storage);
-      const known = catalogue.archives(appId);
-      const signal = AbortSignal.timeout(rotateMs);
-      const there = await place.list(appId, signal);
-      const ours = there.flatMap(({ name, createdAtMs, host, ownerUid: whose }) => {
-        const row = known.get(keyOf({ storage, name }));
-        const isOurs = row?.isWhole === true && host === hostOf(storeId) && whose === ownerUid;
-        return isOurs ? [{ name, createdAtMs, verifiedAtMs: row.verifiedAtMs }] : [];
-      });
-      for (const name of expiredArchives(ours, retention)) {
-        await place.remove({ appId, name }, signal);
-        await catalogue.forget({ storage, name });
-        removed.push(name);
-      }
-    } catch (error) {
-      log.warn({ err: error, storage, app: appId }, "old backups could not be removed");
-    }
-    return removed;
   }
 }

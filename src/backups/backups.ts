@@ -148,7 +148,7 @@ export class Backups {
       quota: this.#quota,
       storeId: storeIdOf(store),
     });
-    this.#list = new ArchiveList(storages, catalogue);
+    this.#list = new ArchiveList({ storages, catalogue, log: options.log });
   }
 
   /** Ends what processes left behind that died in the middle of a backup. */

@@ -9,7 +9,7 @@ import type { Log } from "../lib/log.ts";
 const settleMs = 60_000;
 
 export interface LeftoversOptions {
-  storages: StorageList;
+  storages: Pick<StorageList, "open">;
   catalogue: Catalogue;
   log: Pick<Log, "info" | "warn">;
 }
@@ -31,7 +31,7 @@ export async function settleLeftovers({ storages, catalogue, log }: LeftoversOpt
 }
 
 async function settle(
-  storages: StorageList,
+  storages: Pick<StorageList, "open">,
   catalogue: Catalogue,
   archive: AnnouncedArchive,
 ): Promise<boolean> {

@@ -227,6 +227,20 @@ for (const [what, fault, error] of lasting) {
   );
 }
 
+s3Test(`a server that ends an upload and has nothing of it is not believed${needsS3Server}`, async (t) => {
+  await using s3 = await setUp();
+  await using proxy = await startFaultProxy(s3.port);
+  proxy.fault = ({ method, url }) =>
+    method === "POST" && url.includes("uploadId=")
+      ? { kind: "answer", status: 404, code: "NoSuchUpload" }
+      : undefined;
+  const storage = new S3Storage(s3.thread, { ...s3.place, endpoint: proxy.endpoint }, prefix);
+  const { path } = await s3.file(17 * mib);
+  t.like(await t.throwsAsync(storage.put(newKey(), path, {}), { message: /does not have it/ }), {
+    reason: "unavailable",
+  });
+});
+
 s3Test(`no part comes to a server after its upload was ended${needsS3Server}`, async (t) => {
   await using s3 = await setUp();
   await using proxy = await startFaultProxy(s3.port);

@@ -3,6 +3,7 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { create } from "@bufbuild/protobuf";
+import { timestampFromMs } from "@bufbuild/protobuf/wkt";
 import type { ServiceImpl } from "@connectrpc/connect";
 import test from "ava";
 import type { Command } from "commander";
@@ -13,7 +14,7 @@ import {
   type CreateBackupRequest,
   type UpsertBackupStorageRequest,
 } from "../../gen/svc/v1/backup_pb.ts";
-import { notFound } from "../../src/errors.ts";
+import { notFound, SvcError } from "../../src/errors.ts";
 import { createProgram } from "../../src/cli/program.ts";
 import { implement } from "../../src/rpc/bound-service.ts";
 import { unimplemented } from "../../src/rpc/unimplemented.ts";
@@ -21,7 +22,10 @@ import { openDoor, type Door } from "../transport/support/door.ts";
 import { runSvc, type SvcOptions } from "./support/run-svc.ts";
 
 const name = "20260102T033000000Z-hello-u0-0a1b2c3d-4e5f60.tar.zst";
-const archive = { name, storage: "local", appId: "hello", sizeBytes: BigInt(6 << 20), owner: 0 };
+const archive = {
+  ...{ name, storage: "local", appId: "hello", sizeBytes: BigInt(6 << 20), owner: 0 },
+  createdAt: timestampFromMs(-86_400_000),
+};
 const mebibyte = 1 << 20;
 /** As age-keygen shows them. */
 const [mine, yours] = [`age1${"q".repeat(58)}`, `age1${"p".repeat(58)}`] as const;
@@ -58,16 +62,19 @@ async function startFake(): Promise<Fake> {
     { name: "vault", recipients: [mine], location: { case: "local", value: { dir: "/srv/v" } } as const },
   ].map((each) => create(BackupStorageSchema, each));
   const backups: Partial<ServiceImpl<typeof BackupService>> = {
-    listBackups: () => ({ backups: [archive] }),
+    listBackups: ({ appId }) => ({ backups: appId === "new" ? [] : [archive] }),
     getBackup: () => ({ archive }),
     deleteBackup: () => ({ name }),
     browseBackup: () => ({ entries: [{ path: "data", type: "directory", mode: "0755" }] }),
     createBackupStream: (request) => {
       created.push(request);
+      if (request.appId === "gone") throw notFound("app", "gone");
       return slowly("read", { results: [{ storage: "local", name }] });
     },
     verifyBackupStream: () => slowly("verify", { name }),
-    restoreBackupStream: ({ appId }) => {
+    restoreBackupStream: ({ appId, stopApp }) => {
+      if (appId === "runs" && !stopApp)
+        throw new SvcError("app_running", 'app "runs" is running; stop it before restoring it');
       restored.push(appId);
       const warnings = appId === "gone" ? ["data/log: file changed \u001b[31mas we read it"] : [];
       return slowly("restore", { appId, warnings });
@@ -94,8 +101,9 @@ async function startFake(): Promise<Fake> {
   };
   const apps: Partial<ServiceImpl<typeof AppService>> = {
     getApp: ({ id }) => {
-      if (id !== "hello") throw notFound("app", id);
-      return { id };
+      if (id !== "hello" && id !== "runs") throw notFound("app", id);
+      const lastBackupAt = timestampFromMs(-3_600_000);
+      return { id, backups: { lastBackupAt, storages: ["local", "far"], overdue: true } };
     },
   };
   const rest = (service: typeof BackupService | typeof AppService) =>
@@ -231,6 +239,50 @@ test("a restore asks before it replaces an app, and where there is none it need 
   t.notRegex(gone.stderr, /\x1b/);
 });
 
+test("a restore says what it restored, and how an app that runs is restored; a dry run needs no stop", async (t) => {
+  await using fake = await startFake();
+  const restore = (...args: string[]) => fake.svc(["restore", ...args, "--storage", "local", "--yes"]);
+  const some = await restore("hello", name, "--paths", "data/notes", "data/photos");
+  t.regex(some.stdout, /^Restored data\/notes, data\/photos of hello \(/);
+  t.regex((await restore("hello", name)).stdout, /^Restored hello \(/);
+  const running = await restore("runs", name);
+  t.is(running.exitCode, 5);
+  t.is(
+    running.stderr,
+    'svc: app "runs" is running; stop it before restoring it: svc app stop runs; or pass --stop\n',
+  );
+  t.is((await restore("runs", name, "--dry-run")).exitCode, 0);
+  t.is((await restore("runs", name, "--stop")).exitCode, 0);
+});
+
+test("an app that fails keeps none of the others from its backup", async (t) => {
+  await using fake = await startFake();
+  const { exitCode, stdout, stderr } = await fake.svc(["create", "gone", "hello"]);
+  t.is(exitCode, 3);
+  t.regex(stderr, /^svc: no app "gone"/m);
+  t.regex(stdout, /^Backed up hello to local/);
+  t.deepEqual(
+    fake.created.map(({ appId }) => appId),
+    ["gone", "hello"],
+  );
+});
+
+test("lists say how old archives are, and of which app there are none", async (t) => {
+  await using fake = await startFake();
+  const all = (await fake.svc(["ls"])).stdout.split("\n").map((line) => line.split(/ {2,}/));
+  t.deepEqual(all[0], ["APP", "STORAGE", "MADE", "SIZE", "PROVEN", "NAME"]);
+  t.is(all[1]?.[2], "1d ago");
+  t.is(
+    (await fake.svc(["ls", "new"])).stderr,
+    "There are no backups of new. Make one: svc backup create new\n",
+  );
+  const none = await fake.svc(["show", "new", "latest"]);
+  t.is(none.exitCode, 3);
+  t.is(none.stderr, 'svc: no backup of app "new"; see what there is with: svc backup ls\n');
+  const { stdout: policy } = await fake.svc(["policy", "hello"]);
+  t.regex(policy, /^Last: +1h ago to local, far; never proven; overdue$/m);
+});
+
 test("a backup says how many of each period stay, and nothing of those that it is not told", async (t) => {
   await using fake = await startFake();
   for (const [args, expected] of [
@@ -307,6 +359,21 @@ test("what is said of a storage changes, and nothing else", async (t) => {
     t.is(exitCode, 0, stderr);
     t.deepEqual(fake.upserts.splice(0)[0]?.recipients, [...recipients], args.join(" "));
   }
+
+  const added = await fake.svc(["storage", "add", "new", "--dir", "/mnt/new"]);
+  t.is(added.stdout, "Added new. Try it: svc backup storage test new\n");
+  const bucket = ["--bucket", "backups", "--s3"];
+  const again = await fake.svc(["storage", "add", "far", ...bucket, far.endpoint]);
+  t.is(again.exitCode, 0, again.stderr);
+  for (const [to, endpoint] of [
+    ["far", "https://other.example.org"],
+    ["new", far.endpoint],
+  ] as const) {
+    const { exitCode, stderr } = await fake.svc(["storage", "add", to, ...bucket, endpoint]);
+    t.is(exitCode, 2);
+    t.is(stderr, "svc: --s3 needs --access-key\n");
+  }
+  fake.upserts.splice(0);
 
   for (const [args, exitCode, said] of [
     [["far"], 2, /say what to change/],

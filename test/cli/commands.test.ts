@@ -6,6 +6,9 @@ import { once } from "node:events";
 import { writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { PassThrough } from "node:stream";
+import { create } from "@bufbuild/protobuf";
+import { timestampFromDate } from "@bufbuild/protobuf/wkt";
+import { AppBackupsSchema } from "../../gen/svc/v1/app_pb.ts";
 import { describeFailure } from "../../src/cli/failure.ts";
 import { SvcError } from "../../src/errors.ts";
 import { checkRun, type CommandCase } from "./support/command-case.ts";
@@ -285,6 +288,22 @@ for (const expected of cases) {
     checkRun(t, run, expected);
   });
 }
+
+test("when an app was backed up is told, and what is overdue", async (t) => {
+  const lastBackupAt = timestampFromDate(new Date("2026-01-01T22:00:00Z"));
+  const backups = create(AppBackupsSchema, { lastBackupAt, storages: ["local", "far"], overdue: true });
+  await using daemon = await startFakeDaemon([appOf({ id: "hello", backups }), appOf({ id: "idle" })]);
+  const svc = (...args: string[]) => runSvc([...args, "--socket", daemon.socketPath]);
+  t.regex(
+    (await svc("app", "info", "hello")).stdout,
+    /^Backed up: 2h ago to local, far; never proven; overdue$/m,
+  );
+  t.notRegex((await svc("app", "info", "idle")).stdout, /Backed up/);
+  t.is(
+    (await svc("ls")).stderr,
+    "warning: backups are overdue of hello; see why: svc backup policy ID; make them: svc backup create hello\n",
+  );
+});
 
 test("values of settings come from files and stdin, as texts where the setting is one", async (t) => {
   await using daemon = await startFakeDaemon(apps);

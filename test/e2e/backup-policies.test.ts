@@ -114,7 +114,9 @@ test("what a policy wanted while no daemon ran is made when one runs again, wher
   });
   await daemon.stop();
   const store = new DatabaseSync(join(daemon.storeDir, "svc.db"));
-  store.prepare("UPDATE backup_policies SET set_at = set_at - 2 * 24 * 3600 * 1000").run();
+  store
+    .prepare("UPDATE backup_policies SET set_at = set_at - 2 * 24 * 3600 * 1000, last_error = 'of before'")
+    .run();
   store.close();
   await daemon.restart();
   const isOverdue = async (id: string) => (await apps.getApp({ id })).backups?.overdue;
@@ -123,6 +125,9 @@ test("what a policy wanted while no daemon ran is made when one runs again, wher
     assert.ok((await apps.getApp({ id: "web" })).backups?.lastBackupAt);
   }, 4 * 60_000);
   t.deepEqual([await isOverdue("web"), await isOverdue("other")], [false, true]);
+  const errorNow = async (appId: string) => (await backups.getBackupPolicy({ appId })).lastError;
+  await eventually(async () => assert.equal(await errorNow("web"), ""));
+  t.is(await errorNow("other"), "of before");
   const { backups: made } = await backups.listBackups({});
   t.deepEqual(
     made.map(({ appId }) => appId),
@@ -139,7 +144,12 @@ test("an upgrade takes a backup first where that is asked for, and does nothing 
   await apps.installApp({ spec });
   const count = async () => (await backups.listBackups({})).backups.length;
   await addVersion(dir, port, { version: "1.1.0" });
-  t.like(await apps.upgradeApp({ id: "web" }), { from: "v1.0.0", to: "v1.1.0" });
+  const told: string[] = [];
+  for await (const { event } of apps.upgradeAppStream({ id: "web" })) {
+    if (event.case === "progress") told.push(event.value.message);
+    if (event.case === "result") t.like(event.value, { from: "v1.0.0", to: "v1.1.0" });
+  }
+  t.true(told.includes("Backing up Test web server v1.0.0 first"), told.join("\n"));
   t.is(await count(), 1);
   await addVersion(dir, port, { version: "1.2.0" });
   t.like(await apps.upgradeApp({ id: "web", backup: false }), { to: "v1.2.0" });

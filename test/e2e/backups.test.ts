@@ -274,6 +274,31 @@ test("what another host keeps of an app of the same id in the same place is not 
   t.is(left.length, 3);
 });
 
+test("what was there when a storage was added is not svc's to remove, and what came since is", async (t) => {
+  const daemon = await emptyDaemon();
+  const backups = daemon.client(BackupService);
+  await install(daemon);
+  const add = () =>
+    backups.upsertBackupStorage({
+      name: "disk",
+      location: { case: "local", value: { dir: join(daemon.dir, "disk") } },
+    });
+  const make = async (keep?: number) => {
+    const request = { appId: "web", storages: ["disk"], ...(keep && { keep }) };
+    const [result] = (await backups.createBackup(request)).results;
+    return { name: result?.name ?? "", removed: result?.removed };
+  };
+  await add();
+  const old = await make();
+  await backups.removeBackupStorage({ name: "disk" });
+  await add();
+  const since = await make();
+  t.deepEqual((await make(1)).removed, [since.name]);
+  const { backups: left } = await backups.listBackups({ storage: "disk" });
+  t.is(left.length, 2);
+  t.true(left.some(({ name }) => name === old.name));
+});
+
 test("a storage that fails does not spoil the others", async (t) => {
   const daemon = await emptyDaemon();
   const backups = daemon.client(BackupService);
@@ -281,6 +306,8 @@ test("a storage that fails does not spoil the others", async (t) => {
   const dir = join(daemon.dir, "file");
   await writeFile(dir, "");
   await backups.upsertBackupStorage({ name: "broken", location: { case: "local", value: { dir } } });
+  t.not((await backups.createBackup({ appId: "web", storages: ["broken"] })).results[0]?.error, "");
+  t.is((await daemon.client(AppService).getApp({ id: "web" })).backups, undefined, "that was none");
   const { results } = await backups.createBackup({ appId: "web", storages: ["broken", "local"] });
   t.is(results[0]?.name, "");
   t.not(results[0]?.error, "");
@@ -378,6 +405,20 @@ test("a step after a restore that fails leaves the app as it was, running if it 
   t.deepEqual((await readdir(directory)).toSorted(), ["data", "logs", "repo", "volumes"]);
   t.is((await apps.getApp({ id: "web" })).state, "RUNNING");
   await apps.stopApp({ id: "web" });
+});
+
+test("a restore of some paths proves nothing of the others", async (t) => {
+  const daemon = await emptyDaemon();
+  const backups = daemon.client(BackupService);
+  const { directory } = await install(daemon);
+  await writeFile(join(directory, "data/notes"), "mine");
+  const { results } = await backups.createBackup({ appId: "web" });
+  const ref = { appId: "web", storage: "local", name: results[0]?.name ?? "" };
+  const restoredAt = async () => (await backups.listBackups({})).backups[0]?.restoredAt;
+  await backups.restoreBackup({ ...ref, paths: ["data/notes"] });
+  t.is(await restoredAt(), undefined);
+  await backups.restoreBackup(ref);
+  t.truthy(await restoredAt());
 });
 
 test("an archive in the place of another app of the same owner is not that one's", async (t) => {
@@ -555,12 +596,16 @@ test("an app is stopped for its backup where that is asked for, and runs again; 
 test("a step before a backup that never ends is ended at its deadline, and the app runs as before", async (t) => {
   const daemon = await emptyDaemon();
   const apps = daemon.client(AppService);
-  const dump = "{ exec: [sleep, '600'], timeout: 1s }";
+  const dump = "{ exec: [sh, -c, 'echo waiting; exec sleep 600'], timeout: 1s }";
   await install(daemon, apps, `backup: { mode: stop, dump: ${dump} }`);
   const { startedAt } = await apps.startApp({ id: "web" });
   const refused = await errorOf(daemon.client(BackupService).createBackup({ appId: "web" }));
-  t.is(refused.reason, "deadline_exceeded");
-  t.regex(refused.message, /sleep took longer than 1000 ms/);
+  t.is(refused.reason, "build_failed");
+  t.is(
+    refused.message,
+    'the dump step "sh -c echo waiting; exec sleep 600" of Test web server did not end within its timeout of 1 s; give it a longer `timeout` in svc.yaml',
+  );
+  t.like(refused.payload, { case: "commandFailed", value: { signal: "", lastLines: ["waiting"] } });
   t.like(await apps.getApp({ id: "web" }), { state: "RUNNING", startedAt });
   await apps.stopApp({ id: "web" });
 });

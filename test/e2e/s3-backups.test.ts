@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { randomBytes } from "node:crypto";
 import { readdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
+import { DatabaseSync } from "node:sqlite";
 import test from "ava";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
 import { BackupService } from "../../gen/svc/v1/backup_pb.ts";
@@ -196,6 +197,51 @@ s3Test(`what a killed daemon was uploading is looked after by the next${needsS3S
   const { results } = await backups.createBackup({ appId: "web", storages: ["far"], keep: 1 });
   t.is(results[0]?.removed.length, 1);
 });
+
+s3Test(
+  `what a failed upload has left goes, at once or later, and nothing older goes for it${needsS3Server}`,
+  async (t) => {
+    await using server = await startS3Server();
+    await using proxy = await startFaultProxy(server.port);
+    await using daemon = await startDaemon();
+    await install(daemon);
+    await addBucket(daemon, "far", server, proxy.endpoint);
+    const make = async (keep?: number) => {
+      const request = { appId: "web", storages: ["far"], ...(keep && { keep }) };
+      const [result] = (await daemon.client(BackupService).createBackup(request)).results;
+      return { name: "", error: "", removed: [], ...result };
+    };
+    const stored = async (): Promise<string[]> => {
+      const names = await readdir(join(server.dir, server.bucket, "far/web"));
+      return names.filter((name) => name.endsWith(".zst")).toSorted();
+    };
+    const older = [(await make()).name, (await make()).name];
+    // It is there, and svc cannot know.
+    const refused = new Set(["HEAD"]);
+    proxy.fault = ({ method }) =>
+      refused.has(method) ? { kind: "answer", status: 403, code: "AccessDenied" } : undefined;
+    const failed = await make(1);
+    t.not(failed.error, "");
+    t.deepEqual(failed.removed, []);
+    t.deepEqual(await stored(), older);
+
+    refused.add("DELETE");
+    t.not((await make(1)).error, "");
+    t.is((await stored()).length, 3);
+    const store = new DatabaseSync(join(daemon.storeDir, "svc.db"), { readOnly: true });
+    const left = store.prepare("SELECT executor FROM backup_archives WHERE is_whole = 0").all();
+    store.close();
+    t.deepEqual(
+      left.map((row) => row["executor"]),
+      [null],
+      "nobody is at it, so that the next look settles it",
+    );
+    refused.clear();
+    await daemon.restart();
+    await eventually(() => assert.match(daemon.log(), /"isWhole":true/), 60_000);
+    t.is((await make(1)).removed.length, 3);
+  },
+);
 
 for (const hours of [-3, 3]) {
   s3Test(`a clock that is ${hours} h off keeps no backup from its bucket${needsS3Server}`, async (t) => {

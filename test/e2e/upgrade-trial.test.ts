@@ -1,11 +1,14 @@
 /** A new version is started on trial before the old one goes, and asks for what it adds (decisions 18). */
+import assert from "node:assert/strict";
 import { mkdir, readFile, readdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
+import { DatabaseSync } from "node:sqlite";
 import test from "ava";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
 import { sharedDaemon } from "../support/daemon-test.ts";
-import { protocolOf } from "../support/daemon.ts";
+import { protocolOf, startDaemon } from "../support/daemon.ts";
 import { errorOf } from "../support/errors.ts";
+import { eventually } from "../support/eventually.ts";
 import { addVersion, freePort, writeRepository } from "../support/packages.ts";
 
 const emptyDaemon = sharedDaemon();
@@ -140,4 +143,49 @@ test("a running app is stopped for its upgrade when that is asked for, and runs 
   await addVersion(repository, port, { version: "1.3.0", files: { COPYING: "Share.\n" } });
   t.like(await apps.upgradeApp({ id, stopApp: true }), { to: "v1.3.0", restarted: false });
   t.is((await apps.getApp({ id })).state, "STOPPED", "what did not run is not started");
+});
+
+test("nothing of the old version runs when the new one comes, which is started once", async (t) => {
+  const daemon = await emptyDaemon();
+  const apps = daemon.client(AppService);
+  const dir = join(daemon.dir, "package");
+  await mkdir(dir);
+  const write = (version: string, more = "") => {
+    const run = `cd $SVC_DATA_DIR; echo $$ > pid; echo ${version} >> starts; exec sleep 600`;
+    const manifest = `id: once\nname: Once\nversion: "${version}"\nprocess: { exec: [sh, -c, "${run}"] }\n${more}`;
+    return writeFile(join(dir, "svc.yaml"), manifest);
+  };
+  await write("1.0.0");
+  const { id, directory } = await apps.installApp({ spec: dir });
+  await apps.startApp({ id });
+  const starts = join(directory, "data/starts");
+  await eventually(async () => assert.equal(await readFile(starts, "utf8"), "1.0.0\n"));
+  await write("2.0.0", `migrate: { exec: [sh, -c, "! kill -0 $(cat $SVC_DATA_DIR/pid)"] }\n`);
+  t.like(await apps.upgradeApp({ id, stopApp: true }), { to: "2.0.0", restarted: true });
+  t.is((await apps.getApp({ id })).state, "RUNNING");
+  await eventually(async () => assert.equal(await readFile(starts, "utf8"), "1.0.0\n2.0.0\n"));
+  await apps.stopApp({ id });
+  t.is(await readFile(starts, "utf8"), "1.0.0\n2.0.0\n");
+});
+
+test("a copy of the data that the end of the daemon cut short goes with the upgrade that it was for", async (t) => {
+  await using daemon = await startDaemon();
+  const apps = daemon.client(AppService);
+  const [repository, port] = [join(daemon.dir, "web.git"), await freePort()];
+  const { id, directory } = await apps.installApp({
+    spec: await writeRepository(repository, port, [{ version: "1.0.0" }]),
+  });
+  await daemon.stop();
+  await mkdir(join(directory, "data.previous.copying"));
+  const store = new DatabaseSync(join(daemon.storeDir, "svc.db"));
+  store
+    .prepare(
+      `INSERT INTO operations (app_id, kind, phase, detail, boot_id, pid, start_ticks, started_at)
+       VALUES (?, 'upgrade', 'switch', '{}', 'of before', 1, 0, 0)`,
+    )
+    .run(id);
+  store.close();
+  await daemon.restart();
+  await eventually(async () => assert.equal((await apps.getApp({ id })).operation, undefined), 30_000);
+  t.deepEqual((await readdir(directory)).toSorted(), ["data", "logs", "repo", "volumes"]);
 });

@@ -4,6 +4,7 @@ import type { CommandContext } from "../context.ts";
 import type { RunCommand } from "../run-command.ts";
 import { ownerText, stateColor, stateText } from "../render/app-table.ts";
 import { escapeControls } from "../render/escape.ts";
+import { lastBackupText } from "../render/last-backup.ts";
 import { placementText, tasksText } from "../render/placement.ts";
 import { renderFields } from "../render/table.ts";
 import { formatAge, formatBytes } from "../render/units.ts";
@@ -41,6 +42,7 @@ export async function showInfo(context: CommandContext, id: string): Promise<voi
         ["Owner", ownerText(app)],
         ["Ports", app.ports.map((port) => `${port.name} ${port.port}/${port.protocol}`).join(", ")],
         ["Limits", app.limits.map(limitText).join(", ")],
+        ["Backed up", lastBackupText(app, now), app.backups?.overdue === true ? "red" : undefined],
         ["Installed", formatAge(app.created_at, now)],
         ["Started", formatAge(app.started_at, now)],
         ["Restarts", app.restarts === 0 ? "" : String(app.restarts)],

@@ -67,7 +67,9 @@ export async function showApps(context: CommandContext, options: ListOptions = {
   const overdue = apps.filter(({ backups }) => backups?.overdue === true).map(({ id }) => id);
   if (overdue.length > 0) {
     context.note(
-      `warning: backups are overdue of ${escapeControls(overdue.join(", "))}: svc backup policy ID`,
+      escapeControls(
+        `warning: backups are overdue of ${overdue.join(", ")}; see why: svc backup policy ID; make them: svc backup create ${overdue.join(" ")}`,
+      ),
     );
   }
   const outdated = apps.filter((app) => app.available_version !== undefined).map(({ id }) => id);

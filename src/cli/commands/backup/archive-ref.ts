@@ -59,7 +59,13 @@ export async function findArchive(
       ? backups.find((each) => each.owner === owner)
       : backups.find((each) => each.name === name);
   if (found !== undefined) return { appId, storage: found.storage, name: found.name };
-  throw notFound("backup", name, `no backup "${name}" of app "${appId}"`);
+  const place = storage === "" ? "" : ` on ${storage}`;
+  const what = name === latest ? "backup" : `backup "${name}"`;
+  throw notFound(
+    "backup",
+    name,
+    `no ${what} of app "${appId}"${place}; see what there is with: svc backup ls`,
+  );
 }
 
 /** Whose archives are meant: the app's owner's. @throws SvcError `invalid_request` where there is no app, and archives of several */

@@ -37,15 +37,25 @@ export function addCreateCommand(parent: Command, run: RunCommand): void {
     .addHelpText("after", examples)
     .action(
       run(async (context, ids: string[], options: CreateOptions) => {
-        let failed = false;
-        for (const id of ids) failed = !(await create(context, id, options)) || failed;
-        if (failed) throw new ReportedError(1);
+        let exitCode: number | undefined;
+        for (const id of ids) {
+          context.throwIfInterrupted();
+          try {
+            if (!(await create(context, id, options))) exitCode ??= 1;
+          } catch (error) {
+            if (ids.length === 1 || context.host.interrupted.aborted) throw error;
+            const failed = context.report(error, id);
+            exitCode ??= failed;
+          }
+        }
+        if (exitCode !== undefined) throw new ReportedError(exitCode);
       }),
     );
 }
 
 const examples = `
-Each app is read once, whatever the number of storages; one that fails leaves the others theirs, and the exit code is 1.
+Each app is read once, whatever the number of storages; one that fails leaves the others theirs, and the exit code is 1. Of several
+apps one that fails keeps none of the others from its backup.
 With --keep…, older archives go once the new one is whole on that storage.
 
 Examples:

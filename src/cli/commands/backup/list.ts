@@ -5,7 +5,7 @@ import type { RunCommand } from "../../run-command.ts";
 import { confirmRemoval } from "../../prompt.ts";
 import { escapeControls } from "../../render/escape.ts";
 import type { Column } from "../../render/table.ts";
-import { formatBytes } from "../../render/units.ts";
+import { formatAge, formatBytes } from "../../render/units.ts";
 import { calls, type BackupArchive } from "../../transport/calls.ts";
 import {
   archiveCommand,
@@ -63,13 +63,16 @@ Examples:
   svc backup rm hello latest --storage far --yes
 `;
 
-const columns: readonly Column<BackupArchive>[] = [
-  { title: "APP", value: ({ app_id }) => app_id },
-  { title: "STORAGE", value: ({ storage }) => storage },
-  { title: "SIZE", value: ({ size_bytes }) => formatBytes(size_bytes), align: "right" },
-  { title: "PROVEN", value: provenText },
-  { title: "NAME", value: ({ name }) => name },
-];
+function columnsAt(nowMs: number): readonly Column<BackupArchive>[] {
+  return [
+    { title: "APP", value: ({ app_id }) => app_id },
+    { title: "STORAGE", value: ({ storage }) => storage },
+    { title: "MADE", value: ({ created_at }) => formatAge(created_at, nowMs) },
+    { title: "SIZE", value: ({ size_bytes }) => formatBytes(size_bytes), align: "right" },
+    { title: "PROVEN", value: provenText },
+    { title: "NAME", value: ({ name }) => name },
+  ];
+}
 
 function provenText({ verified_at, restored_at }: BackupArchive): string {
   if (restored_at !== undefined) return "restored";
@@ -82,7 +85,11 @@ async function list(context: CommandContext, appId: string, { storage = "" }: St
   for (const { storage: which, error } of answer.errors) {
     context.note(`warning: ${escapeControls(`storage ${which}: ${error}`)}`);
   }
-  await context.printTable(columns, answer.backups, "There are no backups. Make one: svc backup create ID");
+  const none =
+    appId === ""
+      ? "There are no backups. Make one: svc backup create ID"
+      : `There are no backups of ${escapeControls(appId)}. Make one: svc backup create ${escapeControls(appId)}`;
+  await context.printTable(columnsAt(context.host.now()), answer.backups, none);
   if (answer.next_page_token !== "") context.note("There are more; name an app or a storage.");
 }
 

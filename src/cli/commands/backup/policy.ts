@@ -5,6 +5,7 @@ import { UsageError } from "../../failure.ts";
 import { collect, parseCount } from "../../option-values.ts";
 import type { RunCommand } from "../../run-command.ts";
 import { escapeControls } from "../../render/escape.ts";
+import { lastBackupText } from "../../render/last-backup.ts";
 import { calls, type BackupPolicy } from "../../transport/calls.ts";
 
 interface PolicyOptions {
@@ -91,7 +92,8 @@ async function policy(
           what === "reset" ? { app_id: id, from_package: true } : changed(before, options),
         );
   if (context.json) return context.printJson(answer);
-  return context.print(textOf(answer));
+  const app = await context.call(calls.getApp, { id });
+  return context.print(textOf(answer, lastBackupText(app, context.host.now())));
 }
 
 function changed(before: BackupPolicy, options: PolicyOptions): BackupPolicy {
@@ -111,7 +113,8 @@ function changed(before: BackupPolicy, options: PolicyOptions): BackupPolicy {
   };
 }
 
-function textOf(policy: BackupPolicy): string {
+/** @param last what is known of those that were made */
+function textOf(policy: BackupPolicy, last = "never"): string {
   const { app_id: id, storages, mode, verify, next_run_at: next, last_error: error } = policy;
   const kept = [
     [policy.keep, "newest"],
@@ -123,6 +126,7 @@ function textOf(policy: BackupPolicy): string {
     ["App", id],
     ["Set by", policy.from_package ? "the package" : "its people"],
     ["When", whenOf(policy)],
+    ["Last", last],
     ["Next", next === undefined ? "never" : next],
     ["Where", storages.length === 0 ? "local" : storages.join(", ")],
     ["Keeps", kept.length === 0 ? "all" : kept.join(", ")],

@@ -2,6 +2,7 @@
 import type { Command } from "commander";
 import { SvcError } from "../../../errors.ts";
 import type { CommandContext } from "../../context.ts";
+import { AdvisedError, asSvcError } from "../../failure.ts";
 import { followProgress } from "../../follow-progress.ts";
 import type { RunCommand } from "../../run-command.ts";
 import { confirmRemoval } from "../../prompt.ts";
@@ -66,18 +67,27 @@ async function restore(
       loss: "what the app has now is replaced",
     });
   }
-  const request = { ...ref, stopApp: stop, asNew, newName, paths: [...paths], dryRun, identity };
+  // What changes nothing stops nothing.
+  const request = { ...ref, stopApp: stop || dryRun, asNew, newName, paths: [...paths], dryRun, identity };
   const events = context.invoke(BackupService.method.restoreBackupStream, [request]);
-  const answer = messageToRest(
-    RestoreBackupResponseSchema,
-    await followProgress(context, `restore ${id}`, events, "result"),
-  );
+  const result = await followProgress(context, `restore ${id}`, events, "result").catch((error: unknown) => {
+    throw withStop(error, id);
+  });
+  const answer = messageToRest(RestoreBackupResponseSchema, result);
   if (context.json) return context.printJson(answer);
   for (const warning of answer.warnings) context.note(`warning: ${escapeControls(warning)}`);
   const amount = `${answer.entries} entries, ${formatBytes(answer.restored_bytes)}`;
   if (dryRun) return context.print(`It can be restored: ${amount}\n`);
   const next = answer.restarted ? "It was started again." : `Start it: svc app start ${answer.app_id}`;
-  return context.print(`${escapeControls(`Restored ${answer.app_id} (${amount}). ${next}`)}\n`);
+  const what = paths.length === 0 ? answer.app_id : `${paths.join(", ")} of ${answer.app_id}`;
+  return context.print(`${escapeControls(`Restored ${what} (${amount}). ${next}`)}\n`);
+}
+
+/** An app that runs can also be stopped by the restore itself, which starts it again. */
+function withStop(error: unknown, id: string): unknown {
+  const known = asSvcError(error);
+  if (known?.reason !== "app_running") return error;
+  return new AdvisedError(known, `${known.message}: svc app stop ${id}; or pass --stop`);
 }
 
 /** Whether there is something to lose. */

@@ -107,6 +107,10 @@ async function add(context: CommandContext, name: string, options: PlaceOptions)
   const { dir, s3, bucket = "", accessKey } = options;
   if ((dir === undefined) === (s3 === undefined)) throw new UsageError("pass either --dir or --s3");
   if (s3 !== undefined && bucket === "") throw new UsageError("--s3 needs --bucket");
+  const before = await storageCalled(context, name);
+  // What is written over keeps its key, for the same server.
+  if (s3 !== undefined && accessKey === undefined && before?.s3?.endpoint !== s3)
+    throw new UsageError("--s3 needs --access-key");
   const none = { endpoint: "", bucket: "", region: "", prefix: "", ca: "" };
   const location =
     dir === undefined
@@ -116,11 +120,12 @@ async function add(context: CommandContext, name: string, options: PlaceOptions)
     name,
     ...location,
     ...rateOf(options),
-    recipients: await recipientsOf(context, name, options),
+    // Whoever writes over a storage does not end its encryption without a word.
+    recipients: toldRecipients(options) ?? before?.recipients ?? [],
   });
   if (context.json) return context.printJson(storage);
   return context.print(
-    `${escapeControls(`Added ${storage.name}. Use it: svc backup create ID --storage ${storage.name}`)}\n`,
+    `${escapeControls(`Added ${storage.name}. Try it: svc backup storage test ${storage.name}`)}\n`,
   );
 }
 
@@ -132,8 +137,7 @@ async function edit(context: CommandContext, name: string, options: PlaceOptions
   if (flags.length === 0 && dir === undefined && maxRate === undefined && recipient === undefined) {
     throw new UsageError("say what to change, such as --max-rate 10000000");
   }
-  const { storages } = await context.call(calls.listBackupStorages, {});
-  const before = storages.find((each) => each.name === name);
+  const before = await storageCalled(context, name);
   if (before === undefined) throw notFound("storage", name);
   const { max_bytes_per_sec: rate, ...rest } = before;
   let location;
@@ -161,16 +165,9 @@ async function edit(context: CommandContext, name: string, options: PlaceOptions
   );
 }
 
-/** Whoever writes over a storage does not end its encryption without a word. */
-async function recipientsOf(
-  context: CommandContext,
-  name: string,
-  options: PlaceOptions,
-): Promise<readonly string[]> {
-  const told = toldRecipients(options);
-  if (told !== undefined) return told;
+async function storageCalled(context: CommandContext, name: string): Promise<BackupStorage | undefined> {
   const { storages } = await context.call(calls.listBackupStorages, {});
-  return storages.find((storage) => storage.name === name)?.recipients ?? [];
+  return storages.find((storage) => storage.name === name);
 }
 
 function toldRecipients({ recipient }: PlaceOptions): readonly string[] | undefined {

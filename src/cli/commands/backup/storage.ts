@@ -71,9 +71,15 @@ const columns: readonly Column<BackupStorage>[] = [
   { title: "KIND", value: ({ s3 }) => (s3 === undefined ? "local" : "s3") },
   {
     title: "WHERE",
-    value: ({ s3, local }) => (s3 === undefined ? (local?.dir ?? "") : `${s3.endpoint}/${s3.bucket}`),
+    value: whereOf,
   },
 ];
+
+/** Empty where it is for root alone to know. */
+function whereOf({ s3, local }: BackupStorage): string {
+  if (s3 === undefined) return local?.dir ?? "";
+  return s3.bucket === "" ? "" : `${s3.endpoint}/${s3.bucket}`;
+}
 
 async function list(context: CommandContext): Promise<void> {
   const answer = await context.call(calls.listBackupStorages, {});

@@ -1,0 +1,80 @@
+/** A storage that says nothing holds up neither a listing nor whoever waits for a backup that is made. */
+import { once } from "node:events";
+import { createServer, type AddressInfo } from "node:net";
+import test from "ava";
+import { ArchiveList } from "../../src/backups/archive-list.ts";
+import { rotate } from "../../src/backups/rotate.ts";
+import { S3Storage } from "../../src/backups/storages/s3-storage.ts";
+import { S3Thread } from "../../src/backups/storages/s3-thread.ts";
+import type { Storage } from "../../src/backups/storages/storage.ts";
+import type { StorageEntry } from "../../src/backups/storages/storage-list.ts";
+
+const workerUrl = new URL("../../src/backups/storages/s3-worker.ts", import.meta.url);
+const deadlineMs = 200;
+const never = new Promise<never>(() => undefined);
+
+/** As on a disk that hangs: nothing can be given up. */
+const hung = { list: () => never, remove: () => never } as unknown as Storage;
+
+/** A bucket at a server that takes connections and says nothing. */
+async function silentBucket(stack: AsyncDisposableStack): Promise<Storage> {
+  const server = createServer().listen(0, "127.0.0.1");
+  stack.defer(() => void server.close());
+  await once(server, "listening");
+  const thread = stack.use(new S3Thread(workerUrl));
+  const endpoint = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  const place = {
+    ...{ endpoint, bucket: "shared", accessKey: "AKTEST0123456789", secretKey: "none-of-the-words" },
+    ...{ region: "", pathStyle: true, ca: "", maxBytesPerSec: undefined, silenceMs: 60_000 },
+  };
+  return new S3Storage(thread, place, "");
+}
+
+for (const [what, open] of [
+  ["a bucket", silentBucket],
+  ["a directory", () => Promise.resolve(hung)],
+] as const) {
+  test(`${what} that says nothing is given up`, async (t) => {
+    t.timeout(20_000);
+    await using stack = new AsyncDisposableStack();
+    const storage = await open(stack);
+    const warnings: string[] = [];
+    const log = { warn: (...[, text]: unknown[]) => void warnings.push(String(text)) } as never;
+    const storages = {
+      all: () => [{ name: "far" }] as unknown as StorageEntry[],
+      find: () => ({ name: "far" }) as StorageEntry,
+      open: () => storage,
+    };
+    const catalogue = { archives: () => new Map(), forget: () => Promise.resolve() };
+    const list = new ArchiveList({ storages, catalogue, log }, deadlineMs);
+    const page = { appId: "", storage: "", limit: 10, pageToken: "" };
+    t.deepEqual((await list.list(page, { uid: 0, ownerUid: 0, root: true })).errors, [
+      { storage: "far", error: "it did not answer within 0.2 s" },
+    ]);
+    t.deepEqual(warnings, []);
+    const app = { id: "web", ownerUid: 0 };
+    t.deepEqual(
+      await rotate({ storages, catalogue, storeId: "00", log }, "far", app, { keep: 1 }, deadlineMs),
+      [],
+    );
+    t.deepEqual(warnings, ["old backups could not be removed"]);
+  });
+}
+
+test("why a storage cannot be listed is in the log, where it is no sentence for everybody", async (t) => {
+  const logged: unknown[] = [];
+  const broken = { list: () => Promise.reject(new Error("EIO")) } as unknown as Storage;
+  const list = new ArchiveList({
+    storages: {
+      all: () => [{ name: "disk" }] as unknown as StorageEntry[],
+      find: () => ({ name: "disk" }) as StorageEntry,
+      open: () => broken,
+    },
+    catalogue: { archives: () => new Map() },
+    log: { warn: (fields: unknown) => void logged.push(fields) },
+  });
+  const page = { appId: "", storage: "", limit: 10, pageToken: "" };
+  const { errors } = await list.list(page, { uid: 0, ownerUid: 0, root: true });
+  t.deepEqual(errors, [{ storage: "disk", error: "it cannot be listed; the daemon's log says why" }]);
+  t.like(logged, [{ storage: "disk", err: { message: "EIO" } }]);
+});
