@@ -1,6 +1,7 @@
 /** What a job must be beyond what the contract says of its fields (S 2.7, decisions 22–24). */
 import type { ScheduleAction, UpsertScheduleRequest } from "../../../gen/svc/v1/schedule_pb.ts";
 import type { ScheduleActionType, ScheduleCatchUp } from "../../../gen/svc/v1/words.ts";
+import { snakeCase } from "../../lib/snake-case.ts";
 import { readHeaders, type KeptHeaders } from "./header-rules.ts";
 import type { Job, JobAction, JobSpec, Writable } from "./job.ts";
 import type { Trigger, TriggerParser } from "../trigger/trigger.ts";
@@ -35,18 +36,7 @@ export interface JobRulesOptions {
 
 const defaultTimeoutSecs = 600;
 
-const actionFields = [
-  "app",
-  "storages",
-  "keep",
-  "command",
-  "url",
-  "method",
-  "headers",
-  "body",
-  "keep_children",
-] as const;
-type ActionField = (typeof actionFields)[number];
+type ActionField = Exclude<keyof JobAction, "type">;
 
 /** The fields of each action; the first of them is required. */
 const fieldsOf: Readonly<Record<ScheduleActionType, readonly ActionField[]>> = {
@@ -57,7 +47,7 @@ const fieldsOf: Readonly<Record<ScheduleActionType, readonly ActionField[]>> = {
   app_update: ["app"],
   backup: ["app", "storages", "keep"],
   backup_verify: ["app", "storages"],
-  shell: ["command", "app", "keep_children"],
+  shell: ["command", "app", "keepChildren"],
   http: ["url", "method", "headers", "body"],
 };
 
@@ -145,29 +135,29 @@ function readAction(
   { path, stored, isRoots }: JobRulesOptions,
   violations: Violations,
 ): JobAction {
-  const { type: typeWord = "", app = "", storages = [], keep, command = "", url = "" } = given ?? {};
+  const { type = "", app = "", storages = [], keep, command = "", url = "" } = given ?? {};
   const { method = "", headers = {}, body = "", keepChildren = false } = given ?? {};
-  const type = typeWord as ScheduleActionType;
-  const isGiven: Record<ActionField, boolean> = {
-    app: app !== "",
-    storages: storages.length > 0,
-    keep: keep !== undefined,
-    command: command !== "",
-    url: url !== "",
-    method: method !== "",
-    headers: Object.keys(headers).length > 0,
-    body: body !== "",
-    keep_children: keepChildren,
-  };
-  const at = (field: string): string => `${path}action.${field}`;
-  const allowed = fieldsOf[type];
-  for (const field of actionFields) {
-    if (isGiven[field] && !allowed.includes(field)) violations.add(at(field), `is not for ${type}`);
+  const action: Writable<JobAction> = { type: type as ScheduleActionType };
+  if (app !== "") action.app = app;
+  if (storages.length > 0) action.storages = storages;
+  if (keep !== undefined) action.keep = keep;
+  if (command !== "") action.command = command;
+  if (url !== "") action.url = url;
+  if (method !== "") action.method = method;
+  if (Object.keys(headers).length > 0) action.headers = headers;
+  if (body !== "") action.body = body;
+  if (keepChildren) action.keepChildren = keepChildren;
+  const allowed = fieldsOf[action.type];
+  for (const field in action) {
+    if (field === "type" || allowed.includes(field as ActionField)) continue;
+    violations.add(`${path}action.${snakeCase(field)}`, `is not for ${type}`);
   }
   const [required] = allowed;
-  if (required !== undefined && !isGiven[required]) violations.add(at(required), `is required for ${type}`);
-  if (isGiven.command && command.trim() === "") violations.add(at("command"), "must not be blank");
-  if (!isRoots) checkUsersAction(type, isGiven.app, at, violations);
+  if (required !== undefined && action[required] === undefined) {
+    violations.add(`${path}action.${required}`, `is required for ${type}`);
+  }
+  if (command !== "" && command.trim() === "") violations.add(`${path}action.command`, "must not be blank");
+  if (!isRoots) checkUsersAction(action, path, violations);
   checkText(app, path, "action.app", violations);
   checkText(command, path, "action.command", violations);
   checkText(body, path, "action.body", violations);
@@ -175,19 +165,10 @@ function readAction(
     checkText(name, path, `action.storages[${index}]`, violations);
   }
   const problem = url === "" ? undefined : urlProblem(url);
-  if (problem !== undefined) violations.add(at("url"), problem);
-  const action: Writable<JobAction> = { type };
-  if (isGiven.app) action.app = app;
-  if (isGiven.storages) action.storages = storages;
-  if (keep !== undefined) action.keep = keep;
-  if (isGiven.command) action.command = command;
-  if (isGiven.url) action.url = url;
-  if (isGiven.method) action.method = method;
-  if (isGiven.headers) {
-    action.headers = readHeaders(headers, keptHeaders(stored, url), at("headers"), violations);
+  if (problem !== undefined) violations.add(`${path}action.url`, problem);
+  if (action.headers !== undefined) {
+    action.headers = readHeaders(headers, keptHeaders(stored, url), `${path}action.headers`, violations);
   }
-  if (isGiven.body) action.body = body;
-  if (keepChildren) action.keepChildren = keepChildren;
   return action;
 }
 
@@ -197,18 +178,15 @@ function keptHeaders(stored: Job | undefined, url: string): KeptHeaders {
   return { headers, leftOrigin: before === now ? undefined : before };
 }
 
-function checkUsersAction(
-  type: ScheduleActionType,
-  hasApp: boolean,
-  at: (field: string) => string,
-  violations: Violations,
-): void {
+function checkUsersAction({ type, app }: JobAction, path: string, violations: Violations): void {
   if (!usersActions.has(type)) {
     violations.add(
-      at("type"),
+      `${path}action.type`,
       `${type} is for root's jobs; a user's must be one of ${[...usersActions].join(", ")}`,
     );
-  } else if (!hasApp) violations.add(at("app"), "is required: a user's jobs act on the user's own apps");
+  } else if (app === undefined) {
+    violations.add(`${path}action.app`, "is required: a user's jobs act on the user's own apps");
+  }
 }
 
 /** Neither arguments nor environments of processes can hold one. */

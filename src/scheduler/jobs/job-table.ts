@@ -75,16 +75,21 @@ export class JobTable {
 
 /** By owner and id, in pieces: to sort ten thousand at once would keep everybody waiting. */
 function* sorted(changes: Iterable<JobChange>): Generator<undefined, JobChange[]> {
-  let runs: JobChange[][] = [[]];
+  const all: JobChange[] = [];
+  let isSorted = true;
+  let last: JobChange | undefined;
   for (const change of changes) {
-    const run = runs.at(-1) ?? [];
-    run.push(change);
-    if (run.length < changeStride) continue;
-    run.sort(byKey);
-    runs.push([]);
+    // Most come in their order.
+    isSorted &&= last === undefined || byKey(last, change) < 0;
+    last = change;
+    if (all.push(change) % changeStride === 0) yield;
+  }
+  if (isSorted) return all;
+  let runs: JobChange[][] = [];
+  for (let at = 0; at < all.length; at += changeStride) {
+    runs.push(all.slice(at, at + changeStride).sort(byKey));
     yield;
   }
-  runs.at(-1)?.sort(byKey);
   while (runs.length > 1) {
     const longer: JobChange[][] = [];
     for (let at = 0; at < runs.length; at += 2) {
@@ -96,9 +101,6 @@ function* sorted(changes: Iterable<JobChange>): Generator<undefined, JobChange[]
 }
 
 function* merge(left: JobChange[], right: JobChange[]): Generator<undefined, JobChange[]> {
-  const [last, first] = [left.at(-1), right[0]];
-  // Most come in their order.
-  if (last === undefined || first === undefined || byKey(last, first) < 0) return [...left, ...right];
   const merged: JobChange[] = [];
   let [leftAt, rightAt] = [0, 0];
   while (leftAt < left.length || rightAt < right.length) {

@@ -21,7 +21,7 @@ import type { JobWait } from "../clock/due-jobs.ts";
 import { revisionText, type Job, type JobAction, type JobKey } from "./job.ts";
 import { keyText } from "./job-key.ts";
 import { KeptViews } from "./kept-views.ts";
-import { readSummaries, type JobSkip, type RunSummary } from "../runs/run-summaries.ts";
+import { RunSummaries, type JobSkip, type RunSummary } from "../runs/run-summaries.ts";
 import type { Run } from "../runs/run.ts";
 import { nextFiring } from "../trigger/next-firing.ts";
 import type { Trigger } from "../trigger/trigger.ts";
@@ -46,7 +46,7 @@ interface KnownFiring {
 }
 
 /** All that shows of a job. */
-interface Shown {
+export interface Shown {
   readonly job: Job;
   readonly ownerName: string;
   /** Why it does not run; empty when it does. */
@@ -56,8 +56,6 @@ interface Shown {
   readonly summary: RunSummary | undefined;
 }
 
-/** How much of the newest run's error shows beside its job. */
-const shownErrorLength = 1_024;
 /** After so long others have their turn: what fires next in a zone that was not asked about yet takes milliseconds. */
 const sliceMs = 2;
 /** How long it is believed that a trigger fires never. */
@@ -69,9 +67,11 @@ export class JobViews {
   /** Many jobs have the same trigger in the same zone, and keep it when they are written. */
   readonly #firings = new WeakMap<Zone, WeakMap<Trigger, KnownFiring>>();
   readonly #kept = new KeptViews();
+  readonly #summaries: RunSummaries;
 
   constructor(options: JobViewsOptions) {
     this.#options = options;
+    this.#summaries = new RunSummaries(options.store);
   }
 
   /** A view of the caller's own. */
@@ -89,12 +89,11 @@ export class JobViews {
   async many(jobs: readonly Job[], share: string): Promise<{ views: Schedule[]; areKept: boolean }> {
     let areKept = true;
     const views = (await this.#shown(jobs, share)).map((shown) => {
-      const state = stateOf(shown);
-      const kept = this.#kept.get(shown.job, state);
+      const kept = this.#kept.get(shown);
       if (kept !== undefined) return kept;
       areKept = false;
       const view = this.#make(shown);
-      this.#kept.keep(shown.job, state, view);
+      this.#kept.keep(shown, view);
       return view;
     });
     return { views, areKept };
@@ -102,12 +101,12 @@ export class JobViews {
 
   /** @param jobs by owner and id */
   async #shown(jobs: readonly Job[], share: string): Promise<Shown[]> {
-    const { store, owners, waitOf, now, turns } = this.#options;
+    const { owners, waitOf, now, turns } = this.#options;
     const uids = [...new Set(jobs.map(({ ownerUid }) => ownerUid))];
     const names = new Map(
       await Promise.all(uids.map(async (uid) => [uid, await owners.nameOf(uid)] as const)),
     );
-    const summaries = readSummaries(store, jobs);
+    const summaries = this.#summaries.of(jobs);
     const nowMs = now();
     let beganMs = performance.now();
     const shown: Shown[] = [];
@@ -139,7 +138,7 @@ export class JobViews {
     view.disabledReason = problem;
     if (wait !== undefined) view.waiting = viewWait(wait);
     if (nextMs !== undefined) view.nextRunUnix = BigInt(nextMs / 1000);
-    if (last !== undefined) view.lastRun = viewLastRun(last);
+    if (last !== undefined) view.lastRun = viewRun(last);
     view.skipped = skips.reduce((sum, { count }) => sum + count, 0);
     view.skips = skips.map(viewSkip);
     return view;
@@ -169,15 +168,6 @@ export class JobViews {
     firings.set(trigger, { fromMs: nowMs, untilMs: nextMs ?? nowMs + neverMs, nextMs });
     return nextMs;
   }
-}
-
-/** Another one wherever the views would be. */
-function stateOf({ ownerName, problem, nextMs = 0, wait, summary }: Shown): string {
-  const names = `${nextMs} ${ownerName}\n${problem}`;
-  if (wait === undefined && summary === undefined) return names;
-  const { last, skips } = summary ?? {};
-  const outcome = last?.outcome && { ...last.outcome, output: "" };
-  return JSON.stringify([names, wait, { ...last, outcome }, skips]);
 }
 
 /** Field by field, as lists have thousands of them: an object for `create` to look through costs as much again. */
@@ -218,14 +208,6 @@ export function viewWait({ reason, scheduledAtMs, untilMs }: JobWait): ScheduleW
 
 function viewSkip({ reason, count, lastUnix }: JobSkip): ScheduleSkip {
   return create(ScheduleSkipSchema, { reason, count, lastUnix: BigInt(lastUnix) });
-}
-
-/** Beside its job: without its output, so that a list of a thousand jobs stays small. */
-function viewLastRun(run: Run): ScheduleRun {
-  const { outcome } = run;
-  if (outcome === undefined) return viewRun(run);
-  const error = outcome.error.slice(0, shownErrorLength);
-  return viewRun({ ...run, outcome: { ...outcome, output: "", error } });
 }
 
 export function viewRun({ number, job, outcome, ...run }: Run): ScheduleRun {

@@ -177,8 +177,17 @@ export class JobWriter {
     for (const job of removed) yield { key: job, job: undefined };
     for (const [id, { stored, spec, document }] of jobs) {
       if (document === undefined) continue;
-      const kept = { owner_uid: ownerUid, owner_name: stored?.ownerName ?? "", id, managed_by: managedBy };
-      const job = reader.foresee({ ...kept, updated_at: nowMs, revision }, spec);
+      const job = reader.foresee(
+        {
+          owner_uid: ownerUid,
+          owner_name: stored?.ownerName ?? "",
+          id,
+          managed_by: managedBy,
+          updated_at: nowMs,
+          revision,
+        },
+        spec,
+      );
       yield { key: job, job };
     }
   }

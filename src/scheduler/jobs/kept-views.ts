@@ -1,10 +1,11 @@
 /** Views of jobs that were listed before, for as long as nothing that shows of a job is another: lists are asked for again and again. */
+import { isDeepStrictEqual } from "node:util";
 import type { Schedule } from "../../../gen/svc/v1/schedule_pb.ts";
+import type { Shown } from "./job-views.ts";
 import { textLength, type Job } from "./job.ts";
 
 interface KeptView {
-  /** All that it was made of besides the job, which is another object once it changed. */
-  readonly state: string;
+  readonly shown: Shown;
   readonly view: Schedule;
 }
 
@@ -13,22 +14,37 @@ const maxViews = 10_000;
 const maxTextLength = 1_024;
 
 export class KeptViews {
-  /** The one that was kept first is first. */
   readonly #views = new Map<Job, KeptView>();
+  /** A ring: the next one takes the place of the one that was kept first. */
+  readonly #jobs: Job[] = [];
+  #next = 0;
 
-  get(job: Job, state: string): Schedule | undefined {
-    const kept = this.#views.get(job);
-    return kept?.state === state ? kept.view : undefined;
+  get(shown: Shown): Schedule | undefined {
+    const kept = this.#views.get(shown.job);
+    return kept !== undefined && isSame(kept.shown, shown) ? kept.view : undefined;
   }
 
   /** @param view nobody changes it from now on */
-  keep(job: Job, state: string, view: Schedule): void {
+  keep(shown: Shown, view: Schedule): void {
+    const { job } = shown;
     if (textLength(job) > maxTextLength) return;
-    this.#views.set(job, { state, view });
-    if (this.#views.size <= maxViews) return;
-    for (const oldest of this.#views.keys()) {
-      this.#views.delete(oldest);
-      break;
-    }
+    const isKnown = this.#views.has(job);
+    this.#views.set(job, { shown, view });
+    if (isKnown) return;
+    const oldest = this.#jobs[this.#next];
+    if (oldest !== undefined) this.#views.delete(oldest);
+    this.#jobs[this.#next] = job;
+    this.#next = (this.#next + 1) % maxViews;
   }
+}
+
+/** A job that changed is another object, and so is what one waits for. */
+function isSame(a: Shown, b: Shown): boolean {
+  return (
+    a.nextMs === b.nextMs &&
+    a.wait === b.wait &&
+    a.ownerName === b.ownerName &&
+    a.problem === b.problem &&
+    (a.summary === b.summary || isDeepStrictEqual(a.summary, b.summary))
+  );
 }

@@ -32,13 +32,17 @@ export interface RunRow {
 }
 
 const commonColumns = `runs.id, number, jobs.owner_uid, jobs.id AS job_id, trigger, attempt, scheduled_at, started_at, ended_at,
-  status, exit_code, http_status, error, truncated, cut_short, boot_id, pid, start_ticks`;
+  status, exit_code, http_status, truncated, cut_short, boot_id, pid, start_ticks`;
 
 /** Followed by conditions: runs without what they printed. */
-export const selectRuns = `SELECT ${commonColumns}, NULL AS output FROM runs JOIN jobs ON jobs.n = runs.job`;
+export const selectRuns = `SELECT ${commonColumns}, error, NULL AS output FROM runs JOIN jobs ON jobs.n = runs.job`;
+
+/** The same, with the beginning of what went wrong. */
+export const selectRunsInBrief = `SELECT ${commonColumns}, substr(error, 1, 1024) AS error, NULL AS output
+  FROM runs JOIN jobs ON jobs.n = runs.job`;
 
 /** Followed by conditions: runs with what they printed. */
-export const selectRunsWithOutput = `SELECT ${commonColumns}, output
+export const selectRunsWithOutput = `SELECT ${commonColumns}, error, output
   FROM runs JOIN jobs ON jobs.n = runs.job LEFT JOIN run_outputs ON run_outputs.run = runs.id`;
 
 /** The job that a key names; nothing when it is gone. */

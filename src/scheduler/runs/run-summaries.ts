@@ -3,7 +3,7 @@ import type { ScheduleSkipReason } from "../../../gen/svc/v1/words.ts";
 import type { Store } from "../../store/store.ts";
 import { keyText } from "../jobs/job-key.ts";
 import type { JobKey } from "../jobs/job.ts";
-import { runOfRow, selectRuns, type RunRow } from "./run-row.ts";
+import { runOfRow, selectRunsInBrief, type RunRow } from "./run-row.ts";
 import type { Run } from "./run.ts";
 
 /** Firings of a job that were skipped for one reason. */
@@ -15,7 +15,7 @@ export interface JobSkip {
 }
 
 export interface RunSummary {
-  /** The newest run, without its output. */
+  /** The newest run, without its output, and with the beginning of its error. */
   readonly last?: Run;
   /** By reason. */
   readonly skips: readonly JobSkip[];
@@ -29,11 +29,38 @@ interface SkipRow {
   last_unix: number;
 }
 
+type Summaries = ReadonlyMap<string, RunSummary>;
+
+/** Pages of jobs whose summaries are remembered: of a thousand jobs each, at most. */
+const maxPages = 16;
+
+/** Remembers what was read until anybody commits: lists are asked for again and again, and reading takes longer than the rest. */
+export class RunSummaries {
+  readonly #store: Store;
+  #known = new Map<string, Summaries>();
+  #version: number | undefined;
+
+  constructor(store: Store) {
+    this.#store = store;
+  }
+
+  /** As {@link readSummaries}. */
+  of(keys: readonly JobKey[]): Summaries {
+    const version = this.#store.get<{ data_version: number }>("PRAGMA data_version")?.data_version;
+    if (version !== this.#version || this.#known.size >= maxPages) this.#known = new Map();
+    this.#version = version;
+    const page = [keys[0], keys.at(-1)].map((key) => key && keyText(key)).join(" ");
+    const summaries = this.#known.get(page) ?? readSummaries(this.#store, keys);
+    this.#known.set(page, summaries);
+    return summaries;
+  }
+}
+
 /** One range of the index, however many jobs lie in it. */
 const withinRange = "(owner_uid, jobs.id) >= (?, ?) AND (owner_uid, jobs.id) <= (?, ?)";
 
-/** By `keyText`; a job that never ran and skipped nothing has none. @param keys by owner and id */
-export function readSummaries(store: Store, keys: readonly JobKey[]): ReadonlyMap<string, RunSummary> {
+/** By `keyText`, of all jobs from the first to the last; one that never ran and skipped nothing has none. @param keys by owner and id */
+export function readSummaries(store: Store, keys: readonly JobKey[]): Summaries {
   const [first, last] = [keys[0], keys.at(-1)];
   if (first === undefined || last === undefined) return new Map();
   const range = [first.ownerUid, first.id, last.ownerUid, last.id] as const;
@@ -52,7 +79,7 @@ export function readSummaries(store: Store, keys: readonly JobKey[]): ReadonlyMa
   const summaries = new Map<string, RunSummary>();
   for (const [key, list] of skips) summaries.set(key, { skips: list });
   for (const row of store.all<RunRow>(
-    `${selectRuns} WHERE ${withinRange} AND runs.id = (SELECT max(id) FROM runs WHERE job = jobs.n)`,
+    `${selectRunsInBrief} WHERE ${withinRange} AND runs.id = (SELECT max(id) FROM runs WHERE job = jobs.n)`,
     ...range,
   )) {
     const run = runOfRow(row);

@@ -1,15 +1,18 @@
 /** A list gives the very views that were listed before, of every job of which nothing that shows is another, and no others. */
 import { inspect } from "node:util";
+import { create } from "@bufbuild/protobuf";
 import test from "ava";
-import type { Schedule } from "../../../gen/svc/v1/schedule_pb.ts";
+import { ScheduleSchema, type Schedule } from "../../../gen/svc/v1/schedule_pb.ts";
 import { SvcError } from "../../../src/errors.ts";
 import { isCacheable } from "../../../src/lib/cacheable.ts";
 import type { JobWait } from "../../../src/scheduler/clock/due-jobs.ts";
 import { FairTurns } from "../../../src/lib/fair-turns.ts";
 import { JobOwners } from "../../../src/scheduler/jobs/job-owners.ts";
+import type { Shown } from "../../../src/scheduler/jobs/job-views.ts";
+import { KeptViews } from "../../../src/scheduler/jobs/kept-views.ts";
 import { Schedules } from "../../../src/scheduler/schedules.ts";
 import { Zones } from "../../../src/scheduler/trigger/zone.ts";
-import { openWorld, putJob, removeJob, succeeded } from "../support/world.ts";
+import { openWorld, putJob, removeJob, spec, succeeded } from "../support/world.ts";
 
 const uid = 1_001;
 const root = { uid: 0, user: "root", root: true };
@@ -185,4 +188,28 @@ test("jobs with long texts are not kept twice", async (t) => {
   const now = await lists.viewOf(other);
   t.not(now, before);
   t.deepEqual(now, before);
+});
+
+test("the error of the newest run shows with its beginning", async (t) => {
+  await using lists = await openLists();
+  const { run } = await lists.world.log.open(key, { trigger: "manual", attempt: 1 });
+  await lists.world.log.close(run, { ...succeeded, status: "FAILED", error: "e".repeat(2_000) });
+  t.is((await lists.viewOf(other)).lastRun?.error, "e".repeat(1_024));
+});
+
+test("ten thousand views are kept, and the one that was kept first goes first", (t) => {
+  const most = 10_000;
+  const views = new KeptViews();
+  const shown = Array.from({ length: most + 1 }, (_, index): Shown => {
+    const job = { ...spec(), ownerUid: 0, ownerName: "", id: `job-${index}`, updatedAtMs: 0, revision: 1 };
+    return { job, ownerName: "root", problem: "", nextMs: 0, wait: undefined, summary: undefined };
+  });
+  const view = create(ScheduleSchema);
+  const keep = (index: number): void => views.keep(shown[index]!, view);
+  for (let index = 0; index < most; index++) keep(index);
+  keep(0);
+  t.is(views.get(shown[0]!), view);
+  keep(most);
+  t.is(views.get(shown[0]!), undefined);
+  for (const index of [1, most - 1, most]) t.is(views.get(shown[index]!), view);
 });
