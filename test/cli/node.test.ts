@@ -100,6 +100,21 @@ test("all nodes are asked side by side, and who does not answer is said", async 
   );
 });
 
+test("nodes whose ssh ends at once are said, and those that answer are shown", async (t) => {
+  await using home = await makeHome();
+  await using here = await startFakeDaemon([appOf({ id: "near" })]);
+  await home.run("node add gone ssh://gone");
+  await home.run("node add lost ssh://lost");
+  const ssh = join(home.dir, "ssh");
+  await writeFile(ssh, "#!/bin/sh\necho refused >&2\nexit 255\n", { mode: 0o755 });
+  const run = await home.run(`ls --all-nodes --socket ${here.socketPath}`, { SVC_SSH: ssh });
+  t.regex(run.stdout, /^local +near /m);
+  for (const name of ["gone", "lost"]) {
+    t.regex(run.stderr, new RegExp(`^svc: ${name} did not answer: ssh cannot reach ${name}: refused$`, "m"));
+  }
+  t.is(run.exitCode, 6);
+});
+
 test("no node waits for the answer of another", async (t) => {
   await using home = await makeHome();
   const names = ["one", "two", "three"];

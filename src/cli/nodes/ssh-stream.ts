@@ -72,7 +72,7 @@ class SshStream implements FarStream {
     child.stderr.on("data", (bytes: Buffer) => {
       this.#said = Buffer.concat([this.#said, bytes]).subarray(-maxSaidBytes);
     });
-    this.duplex = Duplex.from({ readable: child.stdout, writable: child.stdin });
+    this.duplex = new Piped(child);
   }
 
   async failure(cause?: unknown): Promise<SvcError> {
@@ -103,6 +103,45 @@ class SshStream implements FarStream {
     this.#child.stderr.destroy();
     if (this.#child.exitCode === null) this.#child.kill();
     await Promise.race([this.#closed, setTimeout(endTimeoutMs, undefined, { ref: false })]);
+  }
+}
+
+/**
+ * What a program reads and writes, as one stream. It ends, and closes only when it is told to: Node's adapter between a stream and
+ * HTTP/2 breaks the whole process over bytes that are written between the close of the stream and that of the session.
+ */
+class Piped extends Duplex {
+  readonly #child: ChildProcessByStdio<Writable, Readable, Readable>;
+
+  constructor(child: ChildProcessByStdio<Writable, Readable, Readable>) {
+    super({ autoDestroy: false });
+    this.#child = child;
+    child.stdout.on("data", (bytes: Buffer) => {
+      if (!this.push(bytes)) child.stdout.pause();
+    });
+    child.stdout.once("close", () => this.push(null));
+    // That nobody takes the bytes any more shows in the end of what is read.
+    child.stdin.on("error", () => undefined);
+  }
+
+  override _read(): void {
+    this.#child.stdout.resume();
+  }
+
+  override _write(bytes: Buffer, _encoding: BufferEncoding, done: () => void): void {
+    if (this.#child.stdin.writable) this.#child.stdin.write(bytes, () => done());
+    else done();
+  }
+
+  override _final(done: () => void): void {
+    this.#child.stdin.end();
+    done();
+  }
+
+  override _destroy(error: Error | null, done: (error: Error | null) => void): void {
+    this.#child.stdin.destroy();
+    this.#child.stdout.destroy();
+    done(error);
   }
 }
 
