@@ -308,6 +308,10 @@ test.serial("what somebody started there after a kill is not started here, too",
     /both was started on attic meanwhile, so it is not started on near: stop it on attic/,
   );
   await expectStates(t.context, "both", ["STOPPED", "RUNNING"]);
+  // Whoever started it on both is to say which one is wanted: a refusal ends neither.
+  await near.client(AppService).startApp({ id: "both" });
+  t.is((await svc(t.context, "app", "move", "both")).exitCode, 5);
+  await expectStates(t.context, "both", ["RUNNING", "RUNNING"]);
   const back = await svc(t.context, "app", "move", "both", "--abort", "--json");
   t.is(back.exitCode, 0, back.stderr);
   t.deepEqual(JSON.parse(back.stdout), { id: "both", node: "near" });
