@@ -215,6 +215,8 @@ export class Upgrader {
       await writeSettingsFiles(identities, runnable(app));
       await runtimeOf(app).roll?.(runnable(app), { isBack: true });
     } catch (error) {
+      // Once its engine can be asked again, what was replaced comes back while the rest runs.
+      if (error instanceof SvcError && error.code === "unavailable") throw error;
       log.warn(
         { err: error, appId: app.id },
         "what an upgrade had replaced did not come back: the app is started anew",

@@ -22,6 +22,10 @@ const unreachable: Readonly<Record<string, string>> = {
   ENOTSOCK: "this is no socket",
 };
 
+/** What a manager of a swarm says that has lost the others: the words are all that tells it. */
+const lostTheOthers =
+  /swarm does not have a leader|lost leader status|no elected cluster leader|context deadline exceeded/;
+
 /** True: not the engine's answer, but the lack of one. */
 export function isUnreachable(error: unknown): boolean {
   return !(error instanceof SvcError) && !(error instanceof EngineRefusal);
@@ -46,8 +50,7 @@ function refusal(error: EngineRefusal, what: string): SvcError {
   if (/no space left on device|disk quota exceeded/i.test(error.message)) {
     return new SvcError("disk_full", message, options);
   }
-  // A manager of a swarm that has lost the others; the words are all that tells it.
-  if (error.statusCode === 500 && /swarm does not have a leader|context deadline exceeded/.test(said)) {
+  if (error.statusCode === 500 && lostTheOthers.test(said)) {
     return new SvcError("unavailable", message, options);
   }
   switch (error.statusCode) {

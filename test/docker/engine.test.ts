@@ -7,7 +7,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import test from "ava";
 import { chooseApiVersion } from "../../src/docker/api-version.ts";
-import { engineError } from "../../src/docker/engine-errors.ts";
+import { EngineRefusal, engineError } from "../../src/docker/engine-errors.ts";
 import { createDockerEngine } from "../../src/docker/engine.ts";
 import { Lane, Lanes } from "../../src/docker/lane.ts";
 import { SvcError } from "../../src/errors.ts";
@@ -70,6 +70,20 @@ test("errors that are SvcErrors stay what they are", (t) => {
   const error = new SvcError("canceled", "enough");
   t.is(engineError(error, "do it", "/socket"), error);
 });
+
+for (const [said, code] of [
+  ["rpc error: code = Unknown desc = The swarm does not have a leader. It's possible that …", "unavailable"],
+  [
+    "raft: failed to process the request: node lost leader status: rpc error: code = Unknown desc = raft: failed …",
+    "unavailable",
+  ],
+  ["rpc error: code = DeadlineExceeded desc = context deadline exceeded", "unavailable"],
+  ["rpc error: code = Unknown desc = update out of sequence", "failed_precondition"],
+] as const) {
+  test(`what a manager says that lost the others passes: ${said.slice(0, 60)}`, (t) => {
+    t.is(engineError(new EngineRefusal(500, said), "change it", "/socket").code, code);
+  });
+}
 
 test("a lane lets in so many, keeps so many waiting, and forgets those who go", async (t) => {
   const lane = new Lane({ running: 1, waiting: 2 });
