@@ -1,4 +1,5 @@
 /** Every text of the page, so that it can be shown in other languages. */
+import type { TaskCount } from "../lib/task-count.ts";
 
 /** `1 app`, `2 apps`. */
 function count(number: number, one: string, many: string): string {
@@ -96,6 +97,7 @@ export const texts = {
     none: "You have no apps yet.",
     noneFound: "No app has this in its name, id or owner.",
     counted: (number: number) => count(number, "app", "apps"),
+    someTasks: ({ running, wanted }: TaskCount) => `${String(running)} of ${count(wanted, "task", "tasks")}`,
     columns: { name: "Name", state: "State", version: "Version", owner: "Owner" },
   },
 

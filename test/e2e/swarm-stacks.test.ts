@@ -336,14 +336,17 @@ upgrade: { order: stop-first, watch: 2s }
 
   // One ends at once, which the swarm sees; the other runs and has no page, which svc sees.
   const bad = [
-    manifest("3", imageOf(swarm, "1"), ", command: [/bin/false]"),
+    manifest("3", imageOf(swarm, "1"), ", command: [/bin/sh, -c, 'echo no way; exit 1']"),
     manifest("3", imageOf(swarm, "404")),
   ];
-  for (const files of bad) {
+  for (const [at, files] of bad.entries()) {
     await writePackage(t.context, "rolls", files);
     const failing = errorOf(apps.upgradeApp({ id: "rolls" }));
     const { states, least } = await during(failing);
-    t.like(await failing, { reason: "start_failed" });
+    const { reason, payload } = await failing;
+    t.is(reason, "start_failed");
+    // Of the task that failed, and of no other.
+    if (at === 0) t.deepEqual((payload.value as { lastLines?: string[] }).lastLines, ["no way"]);
     t.deepEqual([...states].sort(), ["RUNNING", "UPGRADING"]);
     t.true(least >= 1, "somebody always answers");
     t.like(await apps.getApp({ id: "rolls" }), { state: "RUNNING", version: "2", enabled: true });
@@ -425,6 +428,19 @@ upgrade: { order: stop-first, watch: ${watch} }
     const refused = await errorOf(apps.upgradeApp({ id: "half-way" }));
     t.like(refused, { reason: "not_possible" });
     t.log(refused.message);
+
+    const leaving = new AbortController();
+    const followed: string[] = [];
+    for await (const { lines: some } of apps.streamAppLogs({ id: "half-way", tail: 1 }, leaving)) {
+      followed.push(...some.map(({ text }) => text));
+      if (followed.some((text) => text.startsWith("node3 did not answer"))) break;
+    }
+    leaving.abort();
+
+    // It does not wait for the node, nor take down what runs.
+    t.like(await apps.restartApp({ id: "half-way" }), { state: "RUNNING" });
+    t.regex((await apps.getApp({ id: "half-way" })).stateReason, /^2 of 3 tasks run: no suitable node/);
+    t.deepEqual(await answers(1, 2), ["1", "1"]);
   } finally {
     await swarm.engines[2]?.start();
   }
@@ -546,4 +562,46 @@ test(`a manager that is cut off says so, does nothing, and shows what became whe
     assert.equal((await apps.getApp({ id: "split" })).state, "STOPPED");
   }, 2 * longMs);
   await apps.removeApp({ id: "split" });
+});
+
+test(`a manager that is cut off in the middle of an upgrade brings the old version back when it can${needsSwarm}`, async (t) => {
+  t.timeout(300_000);
+  const { swarm, daemon } = t.context;
+  const apps = daemon.client(AppService);
+  const manifest = (version: string, watch: string): Record<string, string> => ({
+    "svc.yaml": `id: torn
+name: torn
+version: "${version}"
+docker: { image: "${imageOf(swarm, version)}" }
+settings: { properties: { port: { type: integer, default: 8087 } } }
+ports: [{ name: http, setting: port, container_port: 8080 }]
+stop: { grace: 2s }
+upgrade: { order: stop-first, watch: ${watch} }
+`,
+  });
+  const answers = async (): Promise<string[]> => {
+    const all = await Promise.allSettled([1, 2, 3].map((node) => swarm.get(node, 8087)));
+    return all.map((each) => (each.status === "fulfilled" ? each.value.trim() : "none"));
+  };
+  const spec = await writePackage(t.context, "torn", manifest("1", "1s"));
+  await apps.installApp({ spec, placement: swarmed(3) });
+  await apps.startApp({ id: "torn" });
+  await eventually(async () => assert.deepEqual(await answers(), ["1", "1", "1"]), longMs);
+  await writePackage(t.context, "torn", manifest("2", "600s"));
+  const given = errorOf(apps.upgradeApp({ id: "torn" }));
+  await eventually(async () => assert.ok((await answers()).includes("2")), longMs);
+  await swarm.link(1, "down");
+  try {
+    t.log((await given).message);
+  } finally {
+    await swarm.link(1, "up");
+  }
+  await eventually(async () => {
+    assert.deepEqual(await answers(), ["1", "1", "1"]);
+    const { state, version } = await apps.getApp({ id: "torn" });
+    assert.deepEqual([state, version], ["RUNNING", "1"]);
+  }, 2 * longMs);
+  t.notRegex(daemon.log(), /did not come back/, "nothing was started anew");
+  await apps.stopApp({ id: "torn" });
+  await apps.removeApp({ id: "torn" });
 });

@@ -2,7 +2,13 @@
 import { Readable } from "node:stream";
 import test from "ava";
 import type { DockerEngine } from "../../src/docker/engine.ts";
-import { readServiceLog } from "../../src/runtimes/swarm/service-logs.ts";
+import {
+  followAway,
+  followTogether,
+  readServiceLog,
+  readTaskLog,
+} from "../../src/runtimes/swarm/service-logs.ts";
+import type { LogChunk } from "../../src/runtimes/runtime.ts";
 import type { SwarmTask } from "../../src/runtimes/swarm/swarm-api.ts";
 
 const tasks = [1, 2].map(
@@ -31,13 +37,16 @@ function complaint(reasons: string): Buffer {
   return Buffer.concat([header, body]);
 }
 
-async function read(frames: Iterable<Buffer>, tail: number): ReturnType<typeof readServiceLog> {
-  const dial = (_options: unknown, done: (error: null, stream: Readable) => void): void =>
-    done(null, Readable.from(frames));
-  const engine = {
+function engineThatSends(frames: Iterable<Buffer>, path = ""): DockerEngine {
+  const dial = (asked: { path: string }, done: (error: null, stream: Readable) => void): void =>
+    done(null, Readable.from(asked.path.startsWith(path) ? frames : []));
+  return {
     operate: (_what: string, work: (docker: unknown) => Promise<unknown>) => work({ modem: { dial } }),
   } as unknown as DockerEngine;
-  return readServiceLog(engine, "s", { tail, part: "", tasks, hasTerminal: false });
+}
+
+async function read(frames: Iterable<Buffer>, tail: number): ReturnType<typeof readServiceLog> {
+  return readServiceLog(engineThatSends(frames), "s", { tail, part: "", tasks, hasTerminal: false });
 }
 
 test("the last lines of all tasks together are those of the latest times, whichever task is told first", async (t) => {
@@ -107,4 +116,47 @@ test("a task that was given to no node is not missed, and what a task itself pri
     lines.map(({ text }) => text),
     [`1@node1 | ${own.trimEnd()}`],
   );
+});
+
+test("the last lines of one task are as it printed them, without what the swarm says of it", async (t) => {
+  const frames = [1, 2, 3].map((at) => frame("task1", at, `at ${at}\n`));
+  const engine = engineThatSends([...frames, complaint("node id1 is not available")], "/tasks/task1/");
+  t.deepEqual(await readTaskLog(engine, "task1", { tail: 2, hasTerminal: false }), ["at 2", "at 3"]);
+});
+
+test("whoever follows a log is told of a node that does not answer, once, and again when it has come and gone", async (t) => {
+  const leaving = new AbortController();
+  const away = [[], ["id2", "other"], ["id2"], undefined, ["id2", "id1"], [], ["id1"]];
+  let at = 0;
+  const awayNow = (): Promise<ReadonlySet<string>> => {
+    const now = away[at++];
+    if (at === away.length) leaving.abort();
+    return now === undefined ? Promise.reject(new Error("no leader")) : Promise.resolve(new Set(now));
+  };
+  const { signal } = leaving;
+  const said: string[] = [];
+  for await (const { lines } of followAway({ awayNow, tasksNow: () => tasks, signal, everyMs: 1 })) {
+    said.push(...lines.map(({ stream, text }) => `${stream} ${text.replace(/:.*/, "")}`));
+  }
+  t.deepEqual(said, ["svc node2 did not answer", "svc node1 did not answer", "svc node1 did not answer"]);
+});
+
+test("a log that is followed ends with its services, whatever else is said meanwhile", async (t) => {
+  const chunk = (text: string): LogChunk => ({
+    lines: [{ timeMs: 0, stream: "stdout", text }],
+    truncated: false,
+    missedBytes: 0,
+  });
+  const beside = async function* (signal: AbortSignal): AsyncGenerator<LogChunk, void> {
+    yield chunk("beside");
+    await new Promise((resolve) => signal.addEventListener("abort", resolve));
+  };
+  const service = async function* (): AsyncGenerator<LogChunk, void> {
+    yield await new Promise<LogChunk>((resolve) => setTimeout(resolve, 20, chunk("one")));
+  };
+  const seen: string[] = [];
+  for await (const { lines } of followTogether([service], beside, new AbortController().signal)) {
+    seen.push(...lines.map(({ text }) => text));
+  }
+  t.deepEqual(seen, ["beside", "one"]);
 });

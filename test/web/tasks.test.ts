@@ -80,6 +80,27 @@ swarmTest(`an app's tasks are shown and scaled, and what becomes of them is told
     await apps.scaleApp({ id: "waits", replicas: 1 });
     await running.nth(1).waitFor({ state: "detached" });
     await eventually(async () => assert.equal(await number.inputValue(), "1"), longMs);
+
+    // A second task would want the same port of the only node.
+    const held = join(daemon.dir, "held");
+    await writeFiles(held, {
+      "svc.yaml": `id: held
+name: Held
+version: "1"
+docker: { image: "${tag}" }
+settings: { properties: { port: { type: integer, default: 8140 } } }
+ports: [{ name: http, setting: port, container_port: 8080 }]
+`,
+    });
+    await apps.installApp({ spec: held, placement: { on: "swarm", replicas: 2 } });
+    await apps.startApp({ id: "held" });
+    await page.evaluate(`location.hash = "#/apps"`);
+    await page.getByRole("link", { name: /^Held held .*Running 1 of 2 tasks/ }).waitFor();
+    await page.evaluate(`location.hash = "#/"`);
+    await page
+      .getByRole("region", { name: "Needs attention" })
+      .getByText(/1 of 2 tasks run: no suitable node/)
+      .waitFor();
     t.deepEqual(complaints, []);
   } finally {
     await browser.close();

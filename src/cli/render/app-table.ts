@@ -1,4 +1,5 @@
 /** How apps look in lists. */
+import { missingTasks } from "../../lib/task-count.ts";
 import type { App } from "../transport/calls.ts";
 import type { Color } from "./color.ts";
 import { relativeTo } from "./instant.ts";
@@ -28,16 +29,25 @@ const doneAgain: Readonly<Record<string, string>> = {
 };
 
 /**
- * `RUNNING`; `RUNNING (unhealthy)` where the health check has something to say; `STARTING (in 12s)` before a restart;
+ * `RUNNING`; `RUNNING (unhealthy)` where the health check has something to say; `RUNNING (2 of 3 tasks)` on a swarm that has no
+ * node for the third; `STARTING (in 12s)` before a restart;
  * `FAILED (tried again in 12s)` before the daemon's next try, and `STOPPED (starts again in 12s)` of one that was lost.
  */
-export function stateText(app: Pick<App, "state" | "health" | "next_restart_at">, nowMs: number): string {
+export function stateText(
+  app: Pick<App, "state" | "health" | "next_restart_at" | "placement" | "tasks">,
+  nowMs: number,
+): string {
   const { state, health, next_restart_at: nextRestartAt } = app;
   const again = doneAgain[state];
   if (nextRestartAt !== undefined && again !== undefined)
     return `${state} (${again}${relativeTo(nowMs)(Date.parse(nextRestartAt))})`;
   const quiet = health === "none" || health === "healthy" || health === "";
-  return quiet ? state : `${state} (${health})`;
+  const missing = missingTasks(app);
+  const remarks = [
+    ...(quiet ? [] : [health]),
+    ...(missing === undefined ? [] : [`${missing.running} of ${missing.wanted} tasks`]),
+  ];
+  return remarks.length === 0 ? state : `${state} (${remarks.join(", ")})`;
 }
 
 export function portsText(ports: App["ports"]): string {

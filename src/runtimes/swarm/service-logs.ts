@@ -1,4 +1,5 @@
 /** What the tasks of a service print, wherever they run, as one log. */
+import { setTimeout as sleep } from "node:timers/promises";
 import { promisify } from "node:util";
 import type Dockerode from "dockerode";
 import type { DockerEngine } from "../../docker/engine.ts";
@@ -18,6 +19,7 @@ export interface ServiceLogOptions {
 }
 
 const readTimeoutMs = 60_000;
+const awayPollMs = 5_000;
 /** The engine begins each line with these, in this order. */
 const details =
   /^com\.docker\.swarm\.node\.id=\w*,com\.docker\.swarm\.service\.id=\w*,com\.docker\.swarm\.task\.id=(\w*) ?/;
@@ -41,13 +43,41 @@ export async function readServiceLog(
     async (docker) => {
       const reader = createReader(hasTerminal);
       const latest = new LatestLines(tail);
-      for await (const chunk of await openLog(docker, serviceId, { ...query(tail), follow: false })) {
+      const path = `/services/${serviceId}/logs?`;
+      for await (const chunk of await openLog(docker, path, { ...query(tail), follow: false })) {
         latest.add(named(reader.read(chunk), part, tasks));
       }
       latest.add(named(reader.end(), part, tasks));
       return latest.chunk();
     },
     { timeoutMs: readTimeoutMs, signal },
+  );
+}
+
+/** The last lines of one task, as it printed them. */
+export async function readTaskLog(
+  engine: DockerEngine,
+  taskId: string,
+  { tail, hasTerminal }: Pick<ServiceLogOptions, "tail" | "hasTerminal">,
+): Promise<string[]> {
+  return engine.operate(
+    "read the log of a task",
+    async (docker) => {
+      const reader = createReader(hasTerminal);
+      const lines: LogRecord[] = [];
+      const path = `/tasks/${taskId}/logs?`;
+      for await (const chunk of await openLog(docker, path, { ...query(tail), follow: false })) {
+        lines.push(...reader.read(chunk));
+      }
+      lines.push(...reader.end());
+      // What has no details is the swarm's own word.
+      const own = lines.flatMap(({ text }) => {
+        const [found = ""] = details.exec(text) ?? [];
+        return found === "" ? [] : [text.slice(found.length)];
+      });
+      return own.slice(-tail);
+    },
+    { timeoutMs: readTimeoutMs },
   );
 }
 
@@ -119,21 +149,52 @@ export async function* followServiceLog(
   if (lines.length > 0) yield { lines, truncated: false, missedBytes: 0 };
 }
 
-/** The logs of several services as one, each as it comes. */
+export interface AwayOptions {
+  /** Ids of nodes that do not answer. @throws SvcError while that cannot be told */
+  awayNow: () => Promise<ReadonlySet<string>>;
+  tasksNow: () => readonly SwarmTask[];
+  signal: AbortSignal;
+  everyMs?: number;
+}
+
+/** Says of each node that tasks were given to when it does not answer: the engine says that only at the end of a log. */
+export async function* followAway({
+  awayNow,
+  tasksNow,
+  signal,
+  everyMs = awayPollMs,
+}: AwayOptions): AsyncGenerator<LogChunk, void> {
+  let told: ReadonlySet<string> = new Set();
+  while (!signal.aborted) {
+    const away = await awayNow().catch(() => told);
+    const ids = new Set(tasksNow().flatMap(({ nodeId }) => (away.has(nodeId) ? [nodeId] : [])));
+    const names = [...ids].filter((id) => !told.has(id)).map((id) => nodeName(id, tasksNow()));
+    told = ids;
+    if (names.length > 0)
+      yield { lines: [missingLine(didNotAnswer(names))], truncated: false, missedBytes: 0 };
+    await sleep(everyMs, undefined, { signal }).catch(() => undefined);
+  }
+}
+
+/** The logs of several services as one, each as it comes, until all of them end. @param beside what is said meanwhile */
 export async function* followTogether(
   follow: readonly ((signal: AbortSignal) => AsyncGenerator<LogChunk, void>)[],
+  beside: (signal: AbortSignal) => AsyncGenerator<LogChunk, void>,
   signal: AbortSignal,
 ): AsyncGenerator<LogChunk, void> {
   const ended = new AbortController();
   const either = AbortSignal.any([signal, ended.signal]);
   const next = async (source: AsyncGenerator<LogChunk, void>) => ({ source, result: await source.next() });
   const sources = follow.map((begin) => begin(either));
-  const waiting = new Map(sources.map((source) => [source, next(source)]));
+  const left = new Set(sources);
+  const waiting = new Map([...sources, beside(either)].map((source) => [source, next(source)]));
   try {
-    while (waiting.size > 0) {
+    while (left.size > 0) {
       const { source, result } = await Promise.race(waiting.values());
-      if (result.done === true) waiting.delete(source);
-      else {
+      if (result.done === true) {
+        waiting.delete(source);
+        left.delete(source);
+      } else {
         waiting.set(source, next(source));
         yield result.value;
       }
@@ -155,8 +216,8 @@ export function mergeLogs(chunks: readonly LogChunk[], tail: number): LogChunk {
   return { lines: tail < 1 ? [] : lines, truncated: isCut, missedBytes: 0 };
 }
 
-async function openLog(docker: Dockerode, id: string, options: object): Promise<AsyncIterable<Buffer>> {
-  const request = { path: `/services/${id}/logs?`, method: "GET", statusCodes: { 200: true }, options };
+async function openLog(docker: Dockerode, path: string, options: object): Promise<AsyncIterable<Buffer>> {
+  const request = { path, method: "GET", statusCodes: { 200: true }, options };
   const dial = promisify(docker.modem.dial.bind(docker.modem));
   return (await dial({ ...request, isStream: true })) as AsyncIterable<Buffer>;
 }
@@ -191,18 +252,25 @@ function named(lines: readonly LogRecord[], part: string, tasks: readonly SwarmT
 function missing(line: LogRecord, tasks: readonly SwarmTask[]): LogRecord[] {
   const reasons = incomplete.exec(line.text)?.[1]?.split(", ");
   if (reasons === undefined) return [line];
-  const nodes = new Map(tasks.map(({ nodeId, node }) => [nodeId, node]));
   const away = reasons.flatMap((reason) => {
     const id = nodeAway.exec(reason)?.[1];
-    return id === undefined ? [] : [nodes.get(id) || `node ${id.slice(0, 12)}`];
+    return id === undefined ? [] : [nodeName(id, tasks)];
   });
   const others = reasons.filter((reason) => !nodeAway.test(reason) && !unplaced.test(reason));
-  const said = [
-    ...(away.length === 0 ? [] : [`${[...new Set(away)].sort().join(", ")} did not answer`]),
-    ...others,
-  ];
+  const said = [...(away.length === 0 ? [] : [didNotAnswer(away)]), ...others];
   // A task that was given to no node has printed nothing.
-  if (said.length === 0) return [];
-  const text = `${said.join("; ")}: the lines of what ran there are missing here`;
-  return [{ timeMs: Date.now(), stream: "svc", text }];
+  return said.length === 0 ? [] : [missingLine(said.join("; "))];
+}
+
+function nodeName(id: string, tasks: readonly SwarmTask[]): string {
+  return tasks.find(({ nodeId, node }) => nodeId === id && node !== "")?.node ?? `node ${id.slice(0, 12)}`;
+}
+
+function didNotAnswer(nodes: readonly string[]): string {
+  return `${[...new Set(nodes)].sort().join(", ")} did not answer`;
+}
+
+function missingLine(why: string): LogRecord {
+  const text = `${why}: the lines of what ran there are missing here`;
+  return { timeMs: Date.now(), stream: "svc", text };
 }

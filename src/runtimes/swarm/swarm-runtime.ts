@@ -35,7 +35,14 @@ import type { TerminalRequest } from "../terminal-request.ts";
 import { ComposeStacks, type ComposeStacksOptions } from "./compose-stacks.ts";
 import { DockerStacks, type DockerStacksOptions } from "./docker-stacks.ts";
 import { handOver } from "./handed-files.ts";
-import { followServiceLog, followTogether, mergeLogs, readServiceLog } from "./service-logs.ts";
+import {
+  followAway,
+  followServiceLog,
+  followTogether,
+  mergeLogs,
+  readServiceLog,
+  readTaskLog,
+} from "./service-logs.ts";
 import {
   placementOf,
   requireFewTasks,
@@ -166,7 +173,8 @@ export class SwarmRuntime extends FollowingRuntime<SwarmApp> implements AppRunti
     const serviceId = existing?.id ?? (await this.#api.create(spec, credentials));
     const { Replicas: replicas } = planned.Mode.Replicated;
     const release = planned.Labels[releaseLabel] ?? "";
-    return { serviceId, part, release, earlier, replicas, mayEnd: mayEnd(planned) };
+    const ends = { mayEnd: mayEnd(planned), hasTerminal: hasTerminal({ spec: planned }) };
+    return { serviceId, part, release, earlier, replicas, ...ends };
   }
 
   async #withFiles(app: RunnableApp, { spec, files }: ServicePlan): Promise<ServiceSpec> {
@@ -219,7 +227,10 @@ export class SwarmRuntime extends FollowingRuntime<SwarmApp> implements AppRunti
     }
   }
 
-  /** Resolves when as many tasks run as are to. @throws SvcError `start_failed` with the swarm's words */
+  /**
+   * Resolves when as many tasks run as are to, or as there are nodes for: the swarm starts the others as soon as it has one.
+   * @throws SvcError `start_failed` with the swarm's words
+   */
   async #untilUp(
     app: RunnableApp,
     watched: SwarmApp,
@@ -231,7 +242,9 @@ export class SwarmRuntime extends FollowingRuntime<SwarmApp> implements AppRunti
       signal?.throwIfAborted();
       await this.#look();
       const waited = Date.now() - begunMs;
-      const missing = launched.filter((service) => !isWhole(service, watched.tasks));
+      const isDone = (service: Launched): boolean =>
+        isWhole(service, watched.tasks) || (waited > pendingMs && isWholeButForNodes(service, watched.tasks));
+      const missing = launched.filter((service) => !isDone(service));
       if (missing.length === 0) return;
       for (const service of missing) {
         const why = whyStuck(service, watched.tasks, waited);
@@ -247,11 +260,11 @@ export class SwarmRuntime extends FollowingRuntime<SwarmApp> implements AppRunti
 
   async #startFailed(
     app: RunnableApp,
-    { part }: Pick<Launched, "part">,
-    { state, error, node, exitCode }: SwarmTask,
+    { part, hasTerminal: isTerminal }: Pick<Launched, "part" | "hasTerminal">,
+    { id, state, error, node, exitCode }: SwarmTask,
   ): Promise<SvcError> {
     const isBad = state === "failed" || state === "rejected";
-    const lastLines = isBad ? await this.#lastLines(app) : [];
+    const lastLines = isBad ? await this.#lastLines(id, isTerminal) : [];
     const whose = part === "" ? "" : `service "${part}": `;
     const at = node === "" ? "" : ` on ${node}`;
     const words = error === "" ? `its task is ${state}` : error;
@@ -406,9 +419,10 @@ export class SwarmRuntime extends FollowingRuntime<SwarmApp> implements AppRunti
     }
   }
 
-  async #lastLines(app: RunnableApp): Promise<string[]> {
-    const { lines } = await this.logs(app, { tail: 20 }).catch(() => ({ lines: [] }));
-    return lines.map(({ text }) => text);
+  /** Of that task: what the others print says nothing of why it ended. */
+  #lastLines(taskId: string, isTerminal: boolean): Promise<string[]> {
+    const options = { tail: 20, hasTerminal: isTerminal };
+    return readTaskLog(this.#options.engine, taskId, options).catch(() => []);
   }
 
   async scale(app: RunnableApp): Promise<void> {
@@ -550,7 +564,14 @@ export class SwarmRuntime extends FollowingRuntime<SwarmApp> implements AppRunti
       const options = { tail, part, tasksNow, hasTerminal: hasTerminal(service), signal: either };
       return followServiceLog(this.#options.engine, id, options);
     });
-    yield* followTogether(follow, signal);
+    const beside = (either: AbortSignal) =>
+      followAway({ awayNow: () => this.#nodesAway(), tasksNow, signal: either });
+    yield* followTogether(follow, beside, signal);
+  }
+
+  async #nodesAway(): Promise<ReadonlySet<string>> {
+    const nodes = await this.#api.nodes();
+    return new Set(nodes.flatMap(({ id, state }) => (state === "ready" ? [] : [id])));
   }
 
   /** Of the task on this machine: others' nodes have doors of their own. */
@@ -672,6 +693,7 @@ interface Launched {
   readonly replicas: number;
   /** Its tasks may come to a good end. */
   readonly mayEnd: boolean;
+  readonly hasTerminal: boolean;
   /** Ids of the tasks that were there before. */
   readonly earlier: ReadonlySet<string>;
 }
@@ -700,6 +722,12 @@ function isReplaced({ serviceId, release, replicas }: Launched, tasks: readonly 
   const meant = tasks.filter((task) => task.serviceId === serviceId && isMeant(task.desired));
   const there = meant.filter((task) => isUpTask(task) || isWithoutNode(task));
   return meant.every((task) => task.release === release) && there.length >= replicas;
+}
+
+/** Some of it runs, and all else waits for nodes. */
+function isWholeButForNodes(launched: Launched, tasks: readonly SwarmTask[]): boolean {
+  const isAnyUp = tasks.some((task) => task.serviceId === launched.serviceId && isUpTask(task));
+  return isAnyUp && isReplaced(launched, tasks);
 }
 
 function isMeant(desired: string): boolean {
@@ -749,7 +777,7 @@ function isUnderway({ update }: SwarmService): boolean {
   return ["updating", "rollback_started"].includes(update?.state ?? "");
 }
 
-function hasTerminal({ spec }: SwarmService): boolean {
+function hasTerminal({ spec }: Pick<SwarmService, "spec">): boolean {
   return (spec.TaskTemplate["ContainerSpec"] as { TTY?: boolean } | undefined)?.TTY === true;
 }
 

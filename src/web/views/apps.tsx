@@ -1,5 +1,6 @@
 import { useSignal } from "@preact/signals";
 import type { App } from "../../../gen/svc/v1/app_pb.ts";
+import { missingTasks } from "../../lib/task-count.ts";
 import type { NodeView } from "../node-view.ts";
 import { Heading } from "../parts/heading.tsx";
 import { State } from "../parts/state.tsx";
@@ -63,13 +64,17 @@ export function AppsView({ node }: { node: NodeView }) {
 }
 
 function Row({ app }: { app: App }) {
+  const missing = missingTasks(app);
   return (
     <li>
       <a href={pathTo("apps", app.id)}>
         <span class="name">
           <Text of={app.name} /> <bdi class="quiet">{plainText(app.id)}</bdi>
         </span>
-        <State state={app.state} />
+        <span>
+          <State state={app.state} />{" "}
+          {missing !== undefined && <span class="quiet">{texts.apps.someTasks(missing)}</span>}
+        </span>
         <Text of={app.version} />
         <Text of={app.ownerName || String(app.owner)} />
         {app.summary !== "" && <bdi class="summary">{plainText(app.summary)}</bdi>}

@@ -3,6 +3,7 @@ import type { App } from "../../../gen/svc/v1/app_pb.ts";
 import { ScheduleService, type Schedule } from "../../../gen/svc/v1/schedule_pb.ts";
 import type { Api } from "../api.ts";
 import { isComingBack, reasonOf } from "../app-state.ts";
+import { missingTasks } from "../../lib/task-count.ts";
 import { useLive } from "../live.ts";
 import type { NodeView } from "../node-view.ts";
 import { Failure } from "../parts/failure.tsx";
@@ -87,11 +88,14 @@ function isFailing({ enabled, lastRun }: Schedule): boolean {
 
 /** Why somebody should look at an app; empty for one that is well. */
 function reasonsOf(app: App): string[] {
-  const { state, health, healthReason, backups, restartRequired, availableVersion } = app;
+  const { state, stateReason, health, healthReason, backups, restartRequired, availableVersion } = app;
   const isBroken = ["FAILED", "CRASHED", "UNKNOWN"].includes(state) || isComingBack(app);
+  const isShort = missingTasks(app) !== undefined;
+  // Where the swarm asks for its health, one that lacks a task says the same twice.
+  const isSick = health === "unhealthy" && !(isShort && healthReason === stateReason);
   return [
-    ...(isBroken ? [reasonOf(app)] : []),
-    ...(health === "unhealthy" ? [sentence(healthReason ?? "")] : []),
+    ...(isBroken || isShort ? [reasonOf(app)] : []),
+    ...(isSick ? [sentence(healthReason ?? "")] : []),
     ...(backups?.overdue === true ? [texts.overview.noBackup] : []),
     ...(availableVersion === undefined ? [] : [texts.overview.outdated(availableVersion)]),
     ...(restartRequired ? [texts.overview.restart] : []),
