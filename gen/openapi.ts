@@ -194,6 +194,7 @@ export interface paths {
          *     install, or to `version`
          * @description Upgrades a stopped app (`app_running` otherwise) to the newest tag, to the tracked branch of a direct-repository
          *     install, or to `version`. Answers when the new version is in place; a failure leaves the old version as it was.
+         *     `not_possible` for an app on a swarm of which a task has no node: the swarm would wait for it, and replace no other.
          *
          *     Access: any identified caller; a regular user sees and changes what is their own.
          *
@@ -245,7 +246,7 @@ export interface paths {
          * Starts the app
          * @description Starts the app; a running one stays as it is. Answers when it runs; `start_failed` with its last lines when it ends at
          *     once, or before it starts when somebody else has one of its ports. What its health check says shows in `health` later:
-         *     AwaitAppStream waits for it.
+         *     AwaitAppStream waits for it. Where a swarm has no node for some of its tasks, the others run, and `state_reason` says so.
          *
          *     Access: any identified caller; a regular user sees and changes what is their own.
          */
