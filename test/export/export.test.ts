@@ -97,6 +97,7 @@ test("Kubernetes gets a deployment with its settings, secrets, claim, probes, li
     documents.map(({ kind }) => kind),
     ["PersistentVolumeClaim", "ConfigMap", "Secret", "Deployment", "Service"],
   );
+  t.notRegex(file.content, /: [&*]a\d/, "what is said twice is written twice");
   const [claim, config, secrets, deployment, service] = documents;
   t.like(config, { data: { "env.MODE": "live", "1-theme.txt": "dark" } });
   t.like(secrets, { stringData: { "env.PASSWORD": "REPLACE-ME", "0-key.txt": "REPLACE-ME" } });

@@ -128,6 +128,14 @@ export function updateConfigs(
   };
 }
 
+/** The same, replaced although so many tasks more than it says are waited for meanwhile. */
+export function besides(plan: ServicePlan, tasks: number): ServicePlan {
+  const { UpdateConfig: update } = plan.spec as { UpdateConfig?: { Parallelism: number } };
+  if (update === undefined || update.Parallelism === 0 || tasks === 0) return plan;
+  const UpdateConfig = { ...update, Parallelism: update.Parallelism + tasks };
+  return { ...plan, spec: { ...plan.spec, UpdateConfig } };
+}
+
 /** With labels that tell it from what another version, or other settings, would make, and from one that is handed other files. */
 export function withRelease(
   app: Pick<RunnableApp, "version" | "manifest" | "settings">,

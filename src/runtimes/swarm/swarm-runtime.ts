@@ -44,6 +44,7 @@ import {
   readTaskLog,
 } from "./service-logs.ts";
 import {
+  besides,
   placementOf,
   requireFewTasks,
   scaledLabel,
@@ -732,14 +733,6 @@ function isWholeButForNodes(launched: Launched, tasks: readonly SwarmTask[]): bo
 
 function isMeant(desired: string): boolean {
   return desired === "running" || desired === "ready";
-}
-
-/** The same, replaced although so many tasks more than it says are waited for meanwhile. */
-function besides(plan: ServicePlan, tasks: number): ServicePlan {
-  const { UpdateConfig: update } = plan.spec as { UpdateConfig?: { Parallelism: number } };
-  if (update === undefined || update.Parallelism === 0 || tasks === 0) return plan;
-  const UpdateConfig = { ...update, Parallelism: update.Parallelism + tasks };
-  return { ...plan, spec: { ...plan.spec, UpdateConfig } };
 }
 
 function withoutNode({ id }: RunnableApp, { part }: Launched, { slot, error }: SwarmTask): SvcError {
