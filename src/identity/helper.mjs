@@ -183,5 +183,7 @@ if (mismatch !== undefined) {
   process.exit(wrongIdentity);
 }
 closeInheritedDescriptors();
+// It was for this program, and what it starts may be a Node, too.
+delete process.env["NODE_OPTIONS"];
 process.umask(0o022);
 new Service().start();

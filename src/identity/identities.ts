@@ -65,6 +65,12 @@ export interface IdentitiesOptions {
   log?: Pick<Log, "warn">;
 }
 
+/**
+ * What lives for a moment has 12 MiB at most, not 48: in and after backups of 20,000 files that is a third to a half of all that a
+ * helper takes, at no more of the processor's time.
+ */
+const helperOptions = "--max-semi-space-size=4";
+
 export function createIdentities(options: IdentitiesOptions = {}): Identities {
   const {
     helperPath = fileURLToPath(new URL("helper.mjs", import.meta.url)),
@@ -95,7 +101,10 @@ export function createIdentities(options: IdentitiesOptions = {}): Identities {
     const expected = await expectedOf(user);
     const argv = [nodePath, helperPath, JSON.stringify(expected)];
     try {
-      return await HelperProcess.start(await launch(user, expected, argv), expected, user.name);
+      const program = await launch(user, expected, argv);
+      // No argument: the single executable takes none of Node's.
+      const env = { ...program.env, NODE_OPTIONS: helperOptions };
+      return await HelperProcess.start({ ...program, env }, expected, user.name);
     } catch (error) {
       // The user may have changed since it was looked up: the next attempt looks again.
       users.forget();

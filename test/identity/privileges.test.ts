@@ -186,3 +186,12 @@ test("what a caller puts into the environment is not seen by anything that runs 
   t.notRegex(helper ?? "", /LD_NOTE/);
   t.is(own, "theirs");
 });
+
+test("the bound of a helper's memory is not one of what it starts", async (t) => {
+  await using world = await createWorld();
+  const script = 'cat /proc/$PPID/environ; echo; echo "own $NODE_OPTIONS"';
+  const { stdout } = await world.user.runCommand(["sh", "-c", script]);
+  const [helper, own] = stdout.split("\n");
+  t.regex(helper ?? "", /\0NODE_OPTIONS=--max-semi-space-size=4\0/);
+  t.is(own, "own ");
+});
