@@ -65,7 +65,8 @@ function enter(token: string, isOwn: boolean): void {
   const api = createApi(token);
   const node = new NodeView(api, (error) => {
     node.close();
-    session.value = { kind: "out", message: describeError(error) };
+    const why = describeError(error);
+    session.value = { kind: "out", message: isOwn ? `${texts.signIn.over} ${why}` : why };
   });
   session.value = { kind: "in", api, node, isOwn };
 }

@@ -69,6 +69,7 @@ export const texts = {
     kept: "It is kept in this tab only, until you close or reload it.",
     working: "Signing in …",
     ended: "You have signed out.",
+    over: "Your session is over: it was ended, or the daemon was started again.",
   },
 
   overview: {

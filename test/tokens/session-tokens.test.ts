@@ -54,6 +54,20 @@ test("a code is good for 30 seconds, a session for its time, and its calls end w
   t.true(world.clock.isIdle, "nothing wakes up when nothing can end");
 });
 
+test("a session whose time is over is good for nothing at once, before anything has swept it", async (t) => {
+  await using world = await createTokenWorld();
+  const { token: code } = world.tokens.issueSessionCode(ann, 600);
+  // Beside the beat of what sweeps.
+  world.clock.pass(100);
+  const { token } = open(world, code);
+  const ended = world.tokens.authenticate(token)?.ended;
+  world.clock.pass(599_999);
+  t.is(world.kindOf(token), "session");
+  world.clock.pass(1);
+  t.false(ended?.aborted, "it is not swept yet");
+  t.is(world.kindOf(token), undefined);
+});
+
 test("a rotation ends all sessions and codes, a revocation of access tokens none", async (t) => {
   await using world = await createTokenWorld();
   const code = world.tokens.issueSessionCode(ben, 600).token;

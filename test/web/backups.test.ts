@@ -36,6 +36,7 @@ browserTest(`an app is backed up, broken and restored from the page${needsBrowse
   await page.getByText("There is no backup of it yet.").waitFor();
   await page.getByRole("button", { name: "Back up now" }).click();
   await page.getByText("It is backed up.").waitFor();
+  t.is(await page.getByRole("link", { name: "Look at the app" }).getAttribute("href"), "#/apps/web");
   // What the daemon calls "read" and "push".
   const steps = page.getByRole("region", { name: "What happens" }).getByRole("listitem");
   t.deepEqual(await steps.allInnerTexts(), ["Reading it", "Sending it – local"]);
@@ -48,6 +49,12 @@ browserTest(`an app is backed up, broken and restored from the page${needsBrowse
   await page.getByText(/entries are as they were written/).waitFor();
   t.truthy(
     (await backups.getBackup({ appId: "web", storage: "local", name: archive!.name })).archive?.verifiedAt,
+  );
+  const found = page.getByRole("region", { name: "Files" }).getByRole("rowheader");
+  t.deepEqual(
+    await found.allInnerTexts(),
+    ["repo", "data", "volumes/media"],
+    "a volume is told from what is called so",
   );
   await page.getByRole("link", { name: "data" }).click();
   await page.getByRole("row").filter({ hasText: hostile }).waitFor();
@@ -70,6 +77,7 @@ browserTest(`an app is backed up, broken and restored from the page${needsBrowse
   await page.getByRole("dialog").waitFor({ state: "detached" });
   t.is(await readFile(join(data, "notes.txt"), "utf8"), "first");
   t.is(await readFile(join(data, "later.txt"), "utf8"), "later", "one file alone");
+  await page.getByText("data/notes.txt is as it is in the backup.").waitFor();
 
   await page.getByRole("button", { name: "Restore into the app" }).click();
   await page
@@ -113,6 +121,7 @@ browserTest(
     await page.getByLabel("Newest to keep").fill("3");
     await page.getByRole("button", { name: "Save" }).click();
     await page.getByRole("alert").filter({ hasText: "25:99" }).waitFor();
+    await page.getByLabel("When", { exact: true }).and(page.locator(":focus")).waitFor();
     t.is(await page.getByLabel("Newest to keep").inputValue(), "3", "what was typed stays");
     await page.getByLabel("When", { exact: true }).fill("daily@02:30");
     await isForEverybody(t, page, "a policy");

@@ -44,7 +44,13 @@ browserTest(`files are looked at, uploaded, changed, renamed and deleted${needsB
   await page.getByLabel("Show what begins with a dot").check();
   await page.getByRole("row").filter({ hasText: ".dotted" }).waitFor();
 
-  await page.getByRole("link", { name: /onerror/ }).click();
+  const named = page.getByRole("link", { name: /onerror/ });
+  t.is(
+    await named.textContent(),
+    "<img src=x onerror=alert(1)>\\u202egnp.txt",
+    "what turns text around is shown",
+  );
+  await named.click();
   await page.locator("pre.command").waitFor();
   t.is(await page.locator("pre.command").textContent(), "<img src=x onerror=alert(1)>\\u202egnp.txt red");
   t.is(await page.locator("main img").count(), 0);
@@ -108,6 +114,25 @@ browserTest(`files are looked at, uploaded, changed, renamed and deleted${needsB
   await page.getByRole("button", { name: "Save" }).click();
   await page.getByText("Saved.").waitFor();
   t.is(await readFile(join(dir, "ends.txt"), "utf8"), "now one\r\ntwo\r\nthree");
+  // Somebody else writes between what is saved and what is read again, and one types meanwhile.
+  await page.getByRole("button", { name: "Edit" }).click();
+  await text.fill("mine");
+  await page.route(
+    "**/v1/files/content?*",
+    async (route) => {
+      const response = await route.fetch();
+      await writeFile(join(dir, "ends.txt"), "somebody else's");
+      await text.fill("mine, and more");
+      await route.fulfill({ response });
+    },
+    { times: 1 },
+  );
+  await page.getByRole("button", { name: "Save" }).click();
+  await page.getByText(/but for what you typed since/).waitFor();
+  await page.getByRole("button", { name: "Save" }).click();
+  await page.getByText(/Somebody else has changed it/).waitFor();
+  t.is(await readFile(join(dir, "ends.txt"), "utf8"), "somebody else's");
+  t.is(await text.inputValue(), "mine, and more");
   await page.evaluate(`location.hash = ${JSON.stringify(viewOf(join(dir, "mixed.txt")))}`);
   await page.getByText(/end in several ways/).waitFor();
   t.is(await page.getByRole("button", { name: "Edit" }).count(), 0);
@@ -175,6 +200,17 @@ browserTest(`one refused file stops no other, and cancelling stops them all${nee
   await input.setInputFiles(files("last.txt"));
   await page.getByText("1 file is uploaded.").waitFor();
   t.deepEqual((await readdir(dir)).toSorted(), ["first.txt", "last.txt"]);
+
+  // The daemon goes in the middle of it.
+  await page.getByRole("link", { name: "last.txt" }).waitFor();
+  await page.route(/name=lost|\/svc\.v1\.FileService\//, (route) => route.abort());
+  await input.setInputFiles(files("lost.txt"));
+  const lost = page.getByText("lost.txt is not uploaded: The daemon does not answer.");
+  await lost.waitFor();
+  await page.getByText(/^The daemon does not answer/).waitFor();
+  await page.unroute(/name=lost|\/svc\.v1\.FileService\//);
+  await page.getByRole("link", { name: "last.txt" }).waitFor();
+  t.is(await lost.count(), 1, "it still says what was not done");
   t.deepEqual(
     asked.filter((address) => /name=(after|meanwhile)/.test(address)),
     [],
@@ -187,7 +223,7 @@ browserTest(`files are copied, packed, unpacked and found${needsBrowser}`, async
   const dir = join(daemon.dir, "shelf");
   await mkdir(join(dir, "tree", "deep"), { recursive: true });
   await writeFile(join(dir, "tree", "deep", hostile), `one\n  two needles ${hostile}\n`);
-  const { page, complaints } = await openView(browser, daemon, viewOf(dir));
+  const { page, complaints, asked } = await openView(browser, daemon, viewOf(dir));
   const rowOf = (name: string) =>
     page.getByRole("row").filter({ has: page.getByRole("link", { name, exact: true }) });
   const dialog = page.getByRole("dialog");
@@ -207,6 +243,32 @@ browserTest(`files are copied, packed, unpacked and found${needsBrowser}`, async
   await rowOf("elsewhere").waitFor();
   for (const copy of ["Copy of tree", "elsewhere/tree"])
     t.regex(await readFile(join(dir, copy, "deep", hostile), "utf8"), /two needles/);
+
+  const [isHeld, isFree] = [Promise.withResolvers<undefined>(), Promise.withResolvers<undefined>()];
+  await page.route("**/svc.v1.FileService/MovePath", async (route) => {
+    isHeld.resolve(undefined);
+    await isFree.promise;
+    await route.continue();
+  });
+  await rowOf("elsewhere").getByRole("button", { name: "Rename" }).click();
+  await dialog.getByLabel("New name").fill("there");
+  await page.keyboard.press("Enter");
+  await isHeld.promise;
+  await page.keyboard.press("Enter");
+  await page.keyboard.press("Escape");
+  await dialog.waitFor({ state: "detached" });
+  await page.getByRole("button", { name: "New folder" }).click();
+  await dialog.getByLabel("Name of the folder").fill("typed");
+  isFree.resolve(undefined);
+  await rowOf("there").waitFor();
+  t.is(
+    await dialog.getByLabel("Name of the folder").inputValue(),
+    "typed",
+    "what ends late closes no other question",
+  );
+  await page.keyboard.press("Escape");
+  t.is(asked.filter((address) => address.endsWith("/MovePath")).length, 1, "and is asked for once");
+  await page.unrouteAll({ behavior: "wait" });
 
   await page.getByText("Search here and below").click();
   await page.getByLabel("Text in it").fill("NEEDLES");

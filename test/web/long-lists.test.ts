@@ -1,5 +1,6 @@
 /** Lists that are long: only what is in sight is drawn, and nobody's log grows without end (T 66). */
 import assert from "node:assert/strict";
+import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { Page } from "playwright-core";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
@@ -63,9 +64,13 @@ browserTest(
     t.timeout(180_000);
     const { daemon, browser } = node;
     const dir = join(daemon.dir, "prints");
-    const program = `for (let line = 1; line <= ${lines}; line++) console.log("line " + line); setInterval(() => {}, 1e6);`;
+    const program = `
+      import { existsSync } from "node:fs";
+      for (let line = 1; line <= ${lines}; line++) console.log("line " + line);
+      let more = 0;
+      setInterval(() => existsSync("more" + more) && console.log("filler\\n".repeat(300) + "more " + more++), 50);`;
     await writePackage(dir, await freePort(), { id: "prints", files: { "server.mjs": program } });
-    await daemon.client(AppService).installApp({ spec: dir });
+    const { directory } = await daemon.client(AppService).installApp({ spec: dir });
     const { page, complaints } = await openView(browser, daemon, "#/apps/prints");
     await page.getByText("It has printed nothing yet.").waitFor();
     await page.getByRole("button", { name: "Start", exact: true }).click();
@@ -76,6 +81,25 @@ browserTest(
       assert.ok(drawn > 5 && drawn < mostDrawn, `${drawn} are drawn`);
     }, 40_000);
     t.is(await page.getByText("line 1", { exact: true }).count(), 0, "what is oldest goes");
+    const log = page.getByRole("log");
+    const leftBelow = (): Promise<number> =>
+      log.evaluate<number, { scrollHeight: number; scrollTop: number; clientHeight: number }>(
+        ({ scrollHeight, scrollTop, clientHeight }) => scrollHeight - scrollTop - clientHeight,
+      );
+    const print = async (number: number): Promise<void> => {
+      await writeFile(join(directory, `repo/more${number}`), "");
+      await page.getByText(`more ${number}`, { exact: true }).waitFor({ state: "attached" });
+    };
+    await print(0);
+    await eventually(async () => assert.ok((await leftBelow()) < 2), 40_000);
+    await page.getByLabel("Follow").uncheck();
+    await log.evaluate<undefined, { scrollTop: number }>((box) => void (box.scrollTop = 0));
+    await print(1);
+    t.true((await leftBelow()) > 1_000, "what one reads stays in sight");
+    const { all } = await countOf(page, ".log .line");
+    t.true(all <= mostLines, `${all} are kept`);
+    await page.getByLabel("Follow").check();
+    await eventually(async () => assert.ok((await leftBelow()) < 2), 40_000);
     await page.getByLabel("Show only lines with").fill("line 9999");
     await eventually(async () => {
       assert.deepEqual(await page.locator(".log .line").allTextContents(), ["line 9999"]);
@@ -87,3 +111,31 @@ browserTest(
     t.deepEqual(complaints, []);
   },
 );
+
+browserTest(`what a log leaves out is said, and that it ended${needsBrowser}`, async (t) => {
+  t.timeout(120_000);
+  const { daemon, browser } = node;
+  const dir = join(daemon.dir, "quiet");
+  await writePackage(dir, await freePort(), { id: "quiet" });
+  await daemon.client(AppService).installApp({ spec: dir });
+  const { page, complaints } = await openView(browser, daemon, "#/apps");
+  const isLeft = Promise.withResolvers<undefined>();
+  await page.routeWebSocket(/session=logs/, async (socket) => {
+    socket.send(JSON.stringify({ type: "opened", interactive: false }));
+    socket.send(Buffer.from("before\r\n"));
+    socket.send(JSON.stringify({ type: "gap", bytes: 2_048 }));
+    socket.send(Buffer.from("behind\r\n"));
+    await isLeft.promise;
+    await socket.close();
+  });
+  await page.evaluate("location.hash = '#/apps/quiet'");
+  await page.getByText("2.0 KiB were left out here").waitFor();
+  t.deepEqual(
+    (await page.locator(".log .line").allTextContents()).filter((line) => line !== " "),
+    ["before", "2.0 KiB were left out here", "behind"],
+  );
+  isLeft.resolve(undefined);
+  await page.getByText("The log's connection ended.").waitFor();
+  await page.getByRole("button", { name: "Connect again" }).waitFor();
+  t.deepEqual(complaints, []);
+});

@@ -167,6 +167,14 @@ browserTest(`a token is shown once and revoked, and the trail says who did it${n
   await page.getByRole("row").filter({ hasText: "RevokeAccessTokens" }).waitFor({ state: "detached" });
   await page.getByRole("button", { name: "Verify the trail" }).click();
   await page.getByText(/none is missing/).waitFor();
+
+  await page.getByRole("button", { name: "End all sessions" }).click();
+  await dialog.getByText(/signed out at once/).waitFor();
+  t.true((await daemon.client(TokenService).getTokenStatus({})).sessions > 0, "a question is no answer");
+  await dialog.getByRole("button", { name: "End all sessions" }).click();
+  await session.page.getByText(/^Your session is over/).waitFor();
+  await page.getByText(/^\d+ ended\.$/).waitFor();
+  t.is((await daemon.client(TokenService).getTokenStatus({})).sessions, 0);
   t.deepEqual(complaints, []);
 });
 

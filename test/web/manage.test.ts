@@ -2,11 +2,13 @@
  * Upgrade, copy and removal from the page: what they ask first, what they say, and what is left; what needs attention, what is
  * under way, and what takes the room (T 44, 65, 66).
  */
+import assert from "node:assert/strict";
 import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
 import { ScheduleService } from "../../gen/svc/v1/schedule_pb.ts";
 import { errorOf } from "../support/errors.ts";
+import { eventually } from "../support/eventually.ts";
 import { addVersion, freePort, writePackage, writeRepository } from "../support/packages.ts";
 import { isForEverybody } from "./support/for-everybody.ts";
 import { browserTest, needsBrowser, openView, shareNode } from "./support/shared-node.ts";
@@ -51,9 +53,16 @@ browserTest(
     t.is(upgrades(), 0, "whoever has left upgrades nothing");
 
     await page.evaluate("location.hash = '#/apps/web'");
+    await page
+      .getByRole("heading", { name: "<img src=x onerror=alert(1)>\\u202egnp", exact: true })
+      .waitFor();
     await page.getByText("Upgrade to another version").click();
     await upgrade.click();
     await page.getByText("It asks you to accept this first").waitFor();
+    await eventually(async () => {
+      const { y = 0, height = 0 } = (await page.getByRole("alert").boundingBox()) ?? {};
+      assert.ok(y > 0 && y + height <= 900, `what is asked is in sight: ${y}, ${height}`);
+    });
     t.like(
       await apps.getApp({ id: "web" }),
       { version: "v1.0.0", state: "RUNNING" },

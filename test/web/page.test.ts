@@ -31,6 +31,9 @@ const noteTheEnd = `globalThis.ended = new Promise((resolve) =>
 /** What outlives the tab, or goes to others by itself. */
 const stored = "[document.cookie, localStorage.length, sessionStorage.length]";
 
+/** What the page would ask for by now has been asked for once this is answered. */
+const askOnce = "fetch('/', { cache: 'no-store' }).then(() => undefined)";
+
 async function withPage(use: (daemon: TestDaemon, browser: Browser) => Promise<void>): Promise<void> {
   await using daemon = await startDaemon({ main });
   const browser = await launchBrowser();
@@ -140,7 +143,7 @@ browserTest(
   async (t) => {
     t.timeout(180_000);
     await withPage(async (daemon, browser) => {
-      const { page } = await openPage(browser);
+      const { page, asked } = await openPage(browser);
       await visit(page, await addressFor(daemon));
       await page.getByText("Live").waitFor();
       const rotate = async (): Promise<{ token: string; tookMs: number }> => {
@@ -161,8 +164,14 @@ browserTest(
       }
       t.log(`the page ended ${tookMs.join(", ")} ms after the rotation`);
       t.true(Math.min(...tookMs) < maxUntilEndMs, "it is told, and need not ask");
-      t.regex((await page.getByRole("alert").textContent()) ?? "", /rotated.*svc web/);
+      t.regex((await page.getByRole("alert").textContent()) ?? "", /^Your session is over.*rotated.*svc web/);
       t.is(await page.locator("header").count(), 0, "nothing of the node is left");
+      const pulses = (): number => asked.filter((url) => url.endsWith("/healthz")).length;
+      const before = pulses();
+      // Whoever comes back to a page that is live makes it ask at once.
+      await page.evaluate("document.dispatchEvent(new Event('visibilitychange'))");
+      await page.evaluate(askOnce);
+      t.is(pulses(), before, "nor does it ask for the node any more");
 
       await page.getByLabel("Token").fill("svcp_wrong");
       await page.getByRole("button", { name: "Sign in" }).click();
@@ -173,6 +182,11 @@ browserTest(
       t.deepEqual(await page.evaluate(stored), ["", 0, 0]);
       await page.getByRole("button", { name: "Sign out" }).click();
       await page.getByText("You have signed out.").waitFor();
+      await page.evaluate(askOnce);
+      t.false(
+        asked.some((url) => url.endsWith("/EndSessions")),
+        "sessions that the token's user has elsewhere go on",
+      );
       t.is((await daemon.client(TokenService).getTokenStatus({})).kind, "peer");
     });
   },

@@ -49,7 +49,9 @@ browserTest(
     await dialog.getByText(/what its runs printed is lost/).waitFor();
     await dialog.getByRole("button", { name: "Leave it as it is" }).click();
     t.is((await schedules.getSchedule({ id: "says" })).id, "says", "a question is no answer");
-    await page.getByRole("button", { name: "Remove" }).click();
+    const remove = page.getByRole("button", { name: "Remove" });
+    await remove.and(page.locator(":focus")).waitFor();
+    await remove.click();
     await dialog.getByRole("button", { name: "Remove" }).click();
     await page.getByRole("heading", { name: "Schedules" }).waitFor();
     await t.throwsAsync(schedules.getSchedule({ id: "says" }), { message: /says/ });

@@ -141,6 +141,7 @@ export const backupTexts = {
   download: "Download",
   restoreOne: "Restore",
   restoreOneTitle: (path: string) => `Restore ${path}?`,
+  restoredOne: (path: string) => `${path} is as it is in the backup.`,
   restoreOneLoses: "What the app has there now is replaced by what is in the backup, and lost.",
   path: "Where you are",
 };

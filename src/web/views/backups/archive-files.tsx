@@ -37,6 +37,11 @@ export function ArchiveFiles({ client, node, of, identity, path }: ArchiveProps 
   );
   const { busy, failure, perform } = useAction();
   const restored = useSignal<BackupEntry | undefined>(undefined);
+  const said = useSignal("");
+  const ask = (entry: BackupEntry): void => {
+    restored.value = entry;
+    said.value = "";
+  };
   const app = node.apps.value?.get(of.appId);
   const stopApp = app !== undefined && isRunning(app);
   const linkTo = (to: string): string => pathTo("backups", of.appId, of.storage, of.name, ...partsOf(to));
@@ -44,7 +49,8 @@ export function ArchiveFiles({ client, node, of, identity, path }: ArchiveProps 
     {
       title: columns.name,
       cell: ({ path: of, type }) => {
-        const name = <Text of={lastOf(of)} />;
+        // What is in a volume comes without what it is in: its name alone could be that of something else.
+        const name = <Text of={path === "" ? of : of.slice(path.length + 1)} />;
         return type === "directory" ? <a href={linkTo(of)}>{name}</a> : name;
       },
     },
@@ -75,7 +81,7 @@ export function ArchiveFiles({ client, node, of, identity, path }: ArchiveProps 
             </button>
           )}
           {app !== undefined && (
-            <button type="button" class="danger" onClick={() => (restored.value = entry)}>
+            <button type="button" class="danger" onClick={() => ask(entry)}>
               {says.restoreOne}
             </button>
           )}
@@ -97,6 +103,7 @@ export function ArchiveFiles({ client, node, of, identity, path }: ArchiveProps 
       </nav>
       <Failure says={live.failure} />
       <Failure says={failure} />
+      <p role="status">{said.value}</p>
       {live.failure === "" && (
         <Table
           label={says.browse}
@@ -111,9 +118,11 @@ export function ArchiveFiles({ client, node, of, identity, path }: ArchiveProps 
           title={says.restoreOneTitle(plainText(asked.path))}
           action={says.restoreOne}
           onClose={() => (restored.value = undefined)}
-          onConfirm={(signal) =>
-            client.restoreBackup({ ...of, identity, paths: [asked.path], stopApp }, { signal })
-          }
+          onConfirm={async (signal) => {
+            const wanted = { ...of, identity, paths: [asked.path], stopApp };
+            await client.restoreBackup(wanted, { signal });
+            said.value = says.restoredOne(plainText(asked.path));
+          }}
         >
           <p>{says.restoreOneLoses}</p>
           {stopApp && <p>{says.restoreStops}</p>}

@@ -42,6 +42,8 @@ export function FilesView({ api, node, args }: ViewProps) {
   const { failure } = live;
   // What was read is of the path before until this one is there.
   const value = live.value !== undefined && pathOf(live.value) === path ? live.value : undefined;
+  // What was begun in it says how it went, whether the daemon answers or not; the text that one types in a file stays, whatever happens.
+  const isShown = failure === "" || failure === texts.unreachable;
   return (
     <>
       <Heading title={path === "/" ? texts.files.title : plainText(lastOf(path))} />
@@ -60,12 +62,10 @@ export function FilesView({ api, node, args }: ViewProps) {
       {path === "/" && <AppDirectories node={node} />}
       <Failure says={failure} />
       {value === undefined && failure === "" && <p>{texts.loading}</p>}
-      {failure === "" && value?.kind === "directory" && (
+      {isShown && value?.kind === "directory" && (
         <Directory key={path} api={api} client={client} path={path} listing={value} onDone={live.again} />
       )}
-      {failure === "" && value?.kind === "file" && (
-        <FileContent key={path} api={api} client={client} entry={value.entry} />
-      )}
+      {value?.kind === "file" && <FileContent key={path} api={api} client={client} entry={value.entry} />}
       {failure === "" && value?.kind === "special" && <p>{says.special}</p>}
     </>
   );
