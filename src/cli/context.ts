@@ -11,6 +11,7 @@ import { createPaint, wantsColor, type Paint } from "./render/color.ts";
 import { escapeCell } from "./render/escape.ts";
 import { formatJson } from "./render/json.ts";
 import { renderTable, type Column, type TableStyle } from "./render/table.ts";
+import { columnsOf } from "./render/width.ts";
 import { connect } from "./routing.ts";
 import type { UnaryCall } from "./transport/calls.ts";
 import type { CallOptions, Client, Method, Requests } from "./transport/client.ts";
@@ -166,7 +167,7 @@ export class CommandContext implements AsyncDisposable {
 
   get tableStyle(): TableStyle {
     const { stdout } = this.host;
-    return { paint: this.paint, columns: stdout.isTTY === true ? (stdout.columns ?? 80) : undefined };
+    return { paint: this.paint, columns: stdout.isTTY === true ? columnsOf(stdout) : undefined };
   }
 
   /** Writes to stdout; resolves when a slow reader has caught up. Text of others must be escaped by then. */

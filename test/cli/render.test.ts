@@ -201,6 +201,14 @@ test("progress is drawn on a terminal alone where it is counted in bytes, and no
   );
 });
 
+test("progress is told on a terminal that does not know how wide it is", (t) => {
+  let written = "";
+  const stderr = { isTTY: true, columns: 0, write: (text: string) => (written += text) };
+  const line = new ProgressLine({ stderr, now: () => 0 } as never, "backup x");
+  line.update({ step: "read", message: "" });
+  t.is(written, "\r\x1b[Kbackup x: read");
+});
+
 test("what goes to several places at once is measured by each of them", (t) => {
   let [written, nowMs] = ["", 0];
   const stderr = { isTTY: true, columns: 200, write: (text: string) => (written += text) };

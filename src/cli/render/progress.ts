@@ -3,7 +3,7 @@ import type { CliHost, OutputStream } from "../host.ts";
 import { escapeCell } from "./escape.ts";
 import { TransferRate } from "./transfer-rate.ts";
 import { formatBytes, formatDuration } from "./units.ts";
-import { truncate } from "./width.ts";
+import { columnsOf, truncate } from "./width.ts";
 
 export interface ProgressStep {
   /** The step it is in, a word such as `fetch`. */
@@ -51,7 +51,7 @@ export class ProgressLine implements Disposable {
     this.#shown = text;
     this.#drawn = { step, atMs };
     // One column stays free: terminals wrap when the last is written.
-    stderr.write(`\r\x1b[K${truncate(text, (stderr.columns ?? 80) - 1)}`);
+    stderr.write(`\r\x1b[K${truncate(text, columnsOf(stderr) - 1)}`);
   }
 
   /** Takes the line away; what comes next starts on a clean one. */

@@ -20,6 +20,11 @@ function characterWidth(character: string): number {
   return wide.test(character) ? 2 : 1;
 }
 
+/** How wide a terminal is. A serial console, or one without anybody, says 0: it does not know. */
+export function columnsOf({ columns }: { readonly columns?: number | undefined }): number {
+  return columns === undefined || columns === 0 ? 80 : columns;
+}
+
 /** Cuts a text to `columns`, with an ellipsis where something is missing. */
 export function truncate(text: string, columns: number): string {
   if (textWidth(text) <= columns) return text;
