@@ -44,7 +44,7 @@ interface Pack {
 /** What answers the commands that are typed all day. */
 const firstStage: Pack = {
   ...{ name: "first-stage", loader: "pack.js" },
-  entries: [entryPoints.svc, "src/cli/quick.ts", "src/cli/complete.ts"],
+  entries: [entryPoints.svc, "src/cli/quick.ts", "src/cli/complete.ts", "src/cli/complete-names.ts"],
 };
 /** What begins to read the store, beside which the rest of the daemon loads. */
 const aheadOfDaemon: Pack = {

@@ -21,9 +21,20 @@ type Ask = <Request extends object, Response>(
   request: Request,
 ) => Promise<Response | undefined>;
 
+/** @param args what the line names before it */
+type Source = (ask: Ask, args: readonly string[]) => Promise<readonly Candidate[] | undefined>;
+
 const sources = {
   app: async (ask: Ask) =>
     (await ask(calls.listApps, {}))?.apps.map(({ id, name, state }) => candidate(id, `${name} ${state}`)),
+  // Of a repository those that the daemon has at hand: to ask the repository takes longer than a key press may.
+  tag: async (ask: Ask, ids: readonly string[]) =>
+    (await ask(calls.listApps, {}))?.apps
+      .filter(({ id, origin }) => origin?.kind === "git" && (ids.length === 0 || ids.includes(id)))
+      .flatMap(({ id, origin, available_version: newer = "" }) => [
+        ...(newer === "" ? [] : [candidate(newer, `newer, of ${id}`)]),
+        ...(origin?.tag === undefined || origin.tag === "" ? [] : [candidate(origin.tag, `${id} has it`)]),
+      ]),
   job: async (ask: Ask) =>
     (await ask(calls.listSchedules, {}))?.schedules.map(({ id, trigger }) => candidate(id, trigger)),
   container: async (ask: Ask) =>
@@ -39,18 +50,23 @@ const sources = {
     (await ask(calls.listBackupStorages, {}))?.storages.map(({ name }) => candidate(name, "")),
   source: async (ask: Ask) =>
     (await ask(calls.listSources, {}))?.sources.map(({ name, url }) => candidate(name, url)),
-} as const;
+} as const satisfies Record<string, Source>;
 
 /** What a name can be of. */
 export type Kind = keyof typeof sources | "node";
 
-export async function namesOf(host: CliHost, target: NodeOptions, kind: Kind): Promise<readonly Candidate[]> {
+export async function namesOf(
+  host: CliHost,
+  target: NodeOptions,
+  kind: Kind,
+  args: readonly string[] = [],
+): Promise<readonly Candidate[]> {
   try {
     if (kind === "node") return nodeNames(host);
     await using client = await clientOf(host, target);
     const ask: Ask = async (call, request) =>
       client?.call(call, request, { timeoutMs: askTimeoutMs }).catch(() => undefined);
-    return (await sources[kind](ask)) ?? [];
+    return (await sources[kind](ask, args)) ?? [];
   } catch {
     // A line that names its daemon wrongly is told so when it is sent.
     return [];

@@ -71,12 +71,12 @@ async function candidatesAt(host: CliHost, place: Place, current: string): Promi
 /** The shell completes file names itself; other values are anybody's guess. */
 async function optionCandidates(
   host: CliHost,
-  { target }: Place,
+  { target, args }: Place,
   { choices, long }: OptionEntry,
 ): Promise<readonly Candidate[]> {
   if (choices !== undefined) return choices.map((word) => ({ word, description: "" }));
   const kind = kindOfOption[long ?? ""];
-  return kind === undefined ? [] : names(host, target, kind);
+  return kind === undefined ? [] : names(host, target, kind, args);
 }
 
 async function argumentCandidates(host: CliHost, place: Place): Promise<readonly Candidate[]> {
@@ -107,6 +107,7 @@ const kindOfOption: Readonly<Record<string, Kind>> = {
   "--source": "source",
   "--node": "node",
   "--to": "node",
+  "--version": "tag",
 };
 const kindOfArgument: Readonly<Record<string, Kind>> = {
   id: "app",
@@ -120,9 +121,14 @@ const kindOfArgument: Readonly<Record<string, Kind>> = {
 const adding = "add";
 
 /** Asking a daemon takes more than all else here. */
-async function names(host: CliHost, target: NodeOptions, kind: Kind): Promise<readonly Candidate[]> {
+async function names(
+  host: CliHost,
+  target: NodeOptions,
+  kind: Kind,
+  args: readonly string[] = [],
+): Promise<readonly Candidate[]> {
   const { namesOf } = await import("./complete-names.ts");
-  return namesOf(host, target, kind);
+  return namesOf(host, target, kind, args);
 }
 
 async function listMethods(): Promise<readonly Candidate[]> {

@@ -1,13 +1,15 @@
 import test from "ava";
 import { execFile } from "node:child_process";
 import { once } from "node:events";
-import { mkdtemp, rm } from "node:fs/promises";
+import { mkdtemp, readFile, readdir, rm } from "node:fs/promises";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { basename, join } from "node:path";
 import { promisify } from "node:util";
 import { appOf, startFakeDaemon } from "./support/fake-daemon.ts";
 import { jobOf } from "./support/fake-schedules.ts";
+import type { App } from "../../gen/svc/v1/app_pb.ts";
+import { main } from "../support/svc-main.ts";
 import { runSvc } from "./support/run-svc.ts";
 
 const run = promisify(execFile);
@@ -87,6 +89,59 @@ test("storages and sources of the daemon are completed, but for new ones", async
   t.deepEqual(await complete(["source", "remove", ...socket, ""]), ["main"]);
   t.deepEqual(await complete(["source", "add", ...socket, ""]), []);
 });
+
+test("of tags those are completed that the daemon has at hand, of the app that is named", async (t) => {
+  const origin = (tag: string, kind = "git") => ({ origin: { kind, url: "/r", tag } }) as Partial<App>;
+  const apps = [
+    appOf({ id: "web", ...origin("v1.0.0"), availableVersion: "v1.1.0" }),
+    appOf({ id: "tracked", ...origin("") }),
+    appOf({ id: "plain", ...origin("", "directory"), availableVersion: "9.0.0" }),
+  ];
+  await using daemon = await startFakeDaemon(apps, undefined, apps.length);
+  const socket = ["--socket", daemon.socketPath];
+  t.deepEqual(await complete(["upgrade", ...socket, "web", "--version", ""]), ["v1.1.0", "v1.0.0"]);
+  t.deepEqual(await complete(["upgrade", ...socket, "--version", "v1.1"]), ["v1.1.0"]);
+  t.deepEqual(await complete(["upgrade", ...socket, "plain", "--version", ""]), []);
+});
+
+for (const { what, words, expected } of [
+  { what: "apps", words: ["app", "start", ""], expected: "web-1000" },
+  { what: "tags", words: ["upgrade", "web-1000", "--version", ""], expected: "v2" },
+  { what: "jobs", words: ["schedule", "run", ""], expected: "echo" },
+  { what: "storages", words: ["backup", "create", "web-1", "--storage", ""], expected: "nas" },
+  { what: "containers", words: ["docker", "stop", ""], expected: "web" },
+]) {
+  test(`a bundle completes ${what} with one question and what the commands of every day load, no more`, async (t) => {
+    const origin = { kind: "git", url: "/r", tag: "v1" } as App["origin"] & object;
+    const apps = Array.from({ length: 1_000 }, (_, at) =>
+      appOf({ id: `web-${at + 1}`, origin, availableVersion: "v2" }),
+    );
+    await using daemon = await startFakeDaemon(
+      apps,
+      { jobs: [jobOf({ id: "echo" })], runs: {}, upserts: [] },
+      apps.length,
+    );
+    const seen = await mkdtemp(join(tmpdir(), "svc-seen-"));
+    t.teardown(() => rm(seen, { recursive: true }));
+    const line = ["__complete", words[0] ?? "", "--socket", daemon.socketPath, ...words.slice(1)];
+    const env = { PATH: process.env["PATH"] ?? "", HOME: seen, NODE_V8_COVERAGE: seen };
+    const { stdout } = await run(process.execPath, [main, ...line], { env });
+    t.true(
+      stdout.split("\n").some((each) => each.startsWith(`${expected}\t`)),
+      stdout.slice(0, 200),
+    );
+    t.is(daemon.requests.length, 1);
+    if (!main.endsWith(".cjs")) return;
+    // One process: with a daemon of its own there would be two of these.
+    const reports = await readdir(seen);
+    t.is(reports.length, 1);
+    const { result } = JSON.parse(await readFile(join(seen, reports[0] ?? ""), "utf8")) as {
+      result: { url: string }[];
+    };
+    const loaded = result.map(({ url }) => url).filter((url) => !url.startsWith("node:"));
+    t.deepEqual(loaded.map((url) => basename(url)).toSorted(), ["first-stage.js", "pack.js", "svc.cjs"]);
+  });
+}
 
 test("what no list shows is no candidate, but is completed itself", async (t) => {
   await using daemon = await startFakeDaemon([appOf({ id: "hello" })]);

@@ -6,7 +6,11 @@ import type { App, AppService } from "../../../gen/svc/v1/app_pb.ts";
 import { invalidField, notFound, SvcError } from "../../../src/errors.ts";
 import { appOf } from "./fake-daemon.ts";
 
-export function fakeApps(apps: readonly App[], onLeft: () => void): Partial<ServiceImpl<typeof AppService>> {
+export function fakeApps(
+  apps: readonly App[],
+  onLeft: () => void,
+  appsPerPage: number,
+): Partial<ServiceImpl<typeof AppService>> {
   const find = (id: string): App => {
     const app = apps.find((each) => each.id === id);
     if (app === undefined) throw notFound("app", id);
@@ -14,11 +18,10 @@ export function fakeApps(apps: readonly App[], onLeft: () => void): Partial<Serv
   };
   return {
     listApps: (request) => {
-      // Two pages, so that a client has to ask twice.
-      const from = request.pageToken === "" ? 0 : 1;
-      return from === 0 && apps.length > 1
-        ? { apps: apps.slice(0, 1), nextPageToken: "1" }
-        : { apps: apps.slice(from), nextPageToken: "" };
+      // Two pages at most.
+      return request.pageToken === "" && apps.length > appsPerPage
+        ? { apps: apps.slice(0, appsPerPage), nextPageToken: String(appsPerPage) }
+        : { apps: apps.slice(Number(request.pageToken)), nextPageToken: "" };
     },
     getApp: ({ id }) => find(id),
     listUpdates: () => ({

@@ -57,10 +57,11 @@ export function createFakePipeline(
   apps: readonly App[],
   onLeft: () => void = () => undefined,
   schedules: FakeSchedules = { jobs: [], runs: {}, upserts: [] },
+  appsPerPage = 1,
 ): Pipeline {
   const log = { info: () => undefined, error: (details: object) => console.error(details) };
   const services = [
-    withOthers(AppService, fakeApps(apps, onLeft)),
+    withOthers(AppService, fakeApps(apps, onLeft, appsPerPage)),
     withOthers(DockerService, fakeDocker()),
     withOthers(ScheduleService, fakeSchedules(schedules, onLeft)),
     withOthers(BackupService, {
@@ -94,15 +95,17 @@ function withOthers<S extends DescService>(service: S, impl: Partial<ServiceImpl
   return implement(service, { ...others, ...impl } as ServiceImpl<S>);
 }
 
+/** @param appsPerPage by default one, so that a client has to ask twice */
 export async function startFakeDaemon(
   apps: readonly App[] = [],
   schedules?: FakeSchedules,
+  appsPerPage?: number,
 ): Promise<FakeDaemon> {
   const directory = await mkdtemp(join(tmpdir(), "svc-cli-"));
   const socketPath = join(directory, "svc.sock");
   const requests: { url: string; headers: IncomingMessage["headers"] }[] = [];
   let left = 0;
-  const pipeline = createFakePipeline(apps, () => (left += 1), schedules);
+  const pipeline = createFakePipeline(apps, () => (left += 1), schedules, appsPerPage);
   const served = routes.filter(({ method }) =>
     pipeline.methodAt(`/${method.parent.typeName}/${method.name}`),
   );
