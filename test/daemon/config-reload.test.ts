@@ -41,6 +41,8 @@ for_secs = 0
 max_apps_per_user = 7
 `;
   t.like(await service.reloadConfig({}), { applied: [], needsRestart: [] });
+  const same = await runSvc(["daemon", "reload"], { host: { sockets: socketsOf(daemon) } });
+  t.deepEqual([same.stdout, same.stderr], ["", "Nothing has changed.\n"]);
   await writeFile(daemon.configFile, before + more);
   t.like(await service.reloadConfig({}), {
     applied: ["alerts", "sources"],
@@ -92,6 +94,8 @@ test("reloads that come while one is read share the next", async (t) => {
   await eventually(() => assert.equal(reads.length, 1));
   const others = Array.from({ length: 1_000 }, () => reload.reload());
   t.is(new Set(others).size, 1);
+  await new Promise((resolve) => setImmediate(resolve));
+  t.is(reads.length, 1, "not while another is read");
   reads[0]?.(config);
   t.deepEqual(await first, { applied: [], needsRestart: [] });
   // The second reads what the file says now.
@@ -102,6 +106,32 @@ test("reloads that come while one is read share the next", async (t) => {
   await eventually(() => assert.equal(reads.length, 3));
   reads[2]?.(config);
   t.deepEqual(await after, { applied: ["log.level"], needsRestart: [] });
+});
+
+test("keys are told as the file spells them, each once, and what was not taken over is told again", async (t) => {
+  const environment: PathEnvironment = { uid: 0, home: "/root", env: {} };
+  const read = (file: Record<string, unknown>): Config => parseConfig(file, "/etc/svc/svc.toml", environment);
+  const loaded = [
+    read({ api: { listen: "127.0.0.1:1" }, apps: { backup_before_upgrade: true, build_env: { A: "b" } } }),
+    read({ api: { listen: "127.0.0.1:1" }, apps: { backup_before_upgrade: true } }),
+  ];
+  const taken: boolean[] = [];
+  const nothing = (): void => undefined;
+  const reload = new ConfigReload({
+    config: read({}),
+    load: () => Promise.resolve(loaded.shift() ?? read({})),
+    apply: {
+      ...{ alerts: nothing, sources: nothing, "log.level": nothing },
+      "apps.backup_before_upgrade": ({ apps }) => taken.push(apps.backUpBeforeUpgrade),
+    },
+  });
+  t.deepEqual(await reload.reload(), {
+    applied: ["apps.backup_before_upgrade"],
+    needsRestart: ["api.listen", "apps.build_env"],
+  });
+  t.deepEqual(await reload.reload(), { applied: [], needsRestart: ["api.listen"] });
+  t.deepEqual(await reload.reload(), { applied: ["apps.backup_before_upgrade"], needsRestart: [] });
+  t.deepEqual(taken, [true, false]);
 });
 
 for (const [what, make] of [

@@ -10,7 +10,7 @@ import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import test, { type ExecutionContext } from "ava";
 import { loadConfig } from "../../src/daemon/config.ts";
-import { diskFinding } from "../../src/doctor/disk.ts";
+import { checkDisk, diskFinding } from "../../src/doctor/disk.ts";
 import { checkPort } from "../../src/doctor/doors.ts";
 import { checkEngine } from "../../src/doctor/engine.ts";
 import { examine } from "../../src/doctor/examine.ts";
@@ -70,6 +70,12 @@ for (const { name, room, finding } of [
   });
 }
 
+test("the disk of a store that is not there yet", async (t) => {
+  const { dir, config, ...rest } = await place(t);
+  const store = { ...config.store, dir: join(dir, "not/there/yet") };
+  t.regex(said(await checkDisk({ ...rest, config: { ...config, store } })), /MiB are free for \S+yet/);
+});
+
 test("a clock that was never set", async (t) => {
   t.regex(
     said(await clockFinding(new Date(0))),
@@ -78,20 +84,22 @@ test("a clock that was never set", async (t) => {
   t.regex(said(await clockFinding(new Date("2026-01-01"))), /^ok: 2026-01-01/);
 });
 
-test("a port that the daemon does not listen on", async (t) => {
+test("a port that is taken, and one that the daemon does not listen on", async (t) => {
   const ready = await place(t, "/nowhere");
   const { config } = ready;
   const free = createServer().listen(0, "127.0.0.1");
   await once(free, "listening");
   const { port } = free.address() as { port: number };
-  free.close();
-  await once(free, "close");
   const at = (servedAt: string | undefined) =>
     checkPort({
       ...ready,
       servedAt,
       config: { ...config, api: { ...config.api, listen: { host: "127.0.0.1", port } } },
     });
+  t.is(said(await at(config.api.socket)), `ok: 127.0.0.1:${port} is taken, as it is with a daemon`);
+  t.regex(said(await at(undefined)), /^problem: \S+ cannot be listened on \(EADDRINUSE\): stop what uses it/);
+  free.close();
+  await once(free, "close");
   t.is(said(await at(undefined)), `ok: 127.0.0.1:${port} is free`);
   t.is(said(await at(config.api.socket)), `warning: the daemon does not listen on 127.0.0.1:${port}`);
 });

@@ -1,7 +1,7 @@
 /** `svc setup`: what is missing is written, what is there stays. */
 import { execFile } from "node:child_process";
 import { mkdir, mkdtemp, readFile, rm, stat, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { tmpdir, userInfo } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
@@ -63,6 +63,23 @@ test("a user's setup is in their own directories, with a socket for them alone",
   ]);
   const socket = await readFile(join(root, "home/me/.config/systemd/user/svc.socket"), "utf8");
   t.regex(socket, /^SocketMode=0600$/m);
+});
+
+test("a user whose daemon outlives the session already is not told to see to that", async (t) => {
+  const root = await emptyRoot(t, true);
+  const linger = join(root, "var/lib/systemd/linger");
+  await mkdir(linger, { recursive: true });
+  await writeFile(join(linger, userInfo().username), "");
+  const { next } = await setUp(optionsOf(root, 1000));
+  t.deepEqual(next, ["systemctl --user daemon-reload", "systemctl --user enable --now svc"]);
+});
+
+test("a unit's command is the words that it was, whatever they are made of", async (t) => {
+  const root = await emptyRoot(t, true);
+  await setUp({ ...optionsOf(root, 0), command: ["/opt/$HOME/node", '/opt/"a" \\b/svc.cjs'] });
+  const service = await readFile(join(root, "etc/systemd/system/svc.service"), "utf8");
+  const start = /^ExecStart=.*$/m.exec(service)?.[0];
+  t.is(start, 'ExecStart=/opt/$$HOME/node "/opt/\\"a\\" \\\\b/svc.cjs" daemon');
 });
 
 test("what is there stays, and what a package of the system's has is not written again", async (t) => {

@@ -122,5 +122,6 @@ test("what systemd says is taken once, and only by whom it is said to", (t) => {
   t.deepEqual(takeListenFds(env, 7), [3, 4]);
   t.deepEqual(env as object, { HOME: "/" });
   t.deepEqual(takeListenFds({ LISTEN_PID: "7", LISTEN_FDS: "-1" }, 7), []);
+  t.deepEqual(takeListenFds({ LISTEN_PID: "7", LISTEN_FDS: "1e3" }, 7), []);
   t.deepEqual(takeListenFds({}, 7), []);
 });
