@@ -20,8 +20,8 @@ import type { JobOwners } from "./job-owners.ts";
 import type { JobWait } from "../clock/due-jobs.ts";
 import { revisionText, type Job, type JobAction, type JobKey } from "./job.ts";
 import { keyText } from "./job-key.ts";
-import { KeptViews } from "./kept-views.ts";
-import { RunSummaries, type JobSkip, type RunSummary } from "../runs/run-summaries.ts";
+import { KeptViews, type Shown } from "./kept-views.ts";
+import { RunSummaries, type JobSkip } from "../runs/run-summaries.ts";
 import type { Run } from "../runs/run.ts";
 import { nextFiring } from "../trigger/next-firing.ts";
 import type { Trigger } from "../trigger/trigger.ts";
@@ -43,17 +43,6 @@ interface KnownFiring {
   /** Exclusive. */
   readonly untilMs: number;
   readonly nextMs: number | undefined;
-}
-
-/** All that shows of a job. */
-export interface Shown {
-  readonly job: Job;
-  readonly ownerName: string;
-  /** Why it does not run; empty when it does. */
-  readonly problem: string;
-  readonly nextMs: number | undefined;
-  readonly wait: JobWait | undefined;
-  readonly summary: RunSummary | undefined;
 }
 
 /** After so long others have their turn: what fires next in a zone that was not asked about yet takes milliseconds. */

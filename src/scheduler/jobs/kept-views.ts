@@ -1,8 +1,20 @@
 /** Views of jobs that were listed before, for as long as nothing that shows of a job is another: lists are asked for again and again. */
 import { isDeepStrictEqual } from "node:util";
 import type { Schedule } from "../../../gen/svc/v1/schedule_pb.ts";
-import type { Shown } from "./job-views.ts";
+import type { JobWait } from "../clock/due-jobs.ts";
+import type { RunSummary } from "../runs/run-summaries.ts";
 import { textLength, type Job } from "./job.ts";
+
+/** All that shows of a job. */
+export interface Shown {
+  readonly job: Job;
+  readonly ownerName: string;
+  /** Why it does not run; empty when it does. */
+  readonly problem: string;
+  readonly nextMs: number | undefined;
+  readonly wait: JobWait | undefined;
+  readonly summary: RunSummary | undefined;
+}
 
 interface KeptView {
   readonly shown: Shown;
