@@ -15,21 +15,37 @@ export interface NamedWork<Result> {
 /**
  * Prints each result as it comes: a line for people, or JSON; of several names one JSON line each. An error is reported
  * as that of a single name is: in words, or as a JSON line on stderr.
- * @throws the error itself when there is one name; else ReportedError with the first failure's exit code
+ * @throws as {@link oneByOne}
  */
-export async function forEachName<Result>(
+export function forEachName<Result>(
   context: CommandContext,
   names: readonly string[],
-  { call, text, advice = () => undefined }: NamedWork<Result>,
+  { call, text, advice }: NamedWork<Result>,
+): Promise<void> {
+  const work = async (name: string): Promise<void> => {
+    const result = await call(name);
+    if (!context.json) await context.print(`${escapeControls(text(result))}\n`);
+    else if (names.length === 1) await context.printJson(result);
+    else await context.printJsonLine(result);
+  };
+  return oneByOne(context, names, work, advice);
+}
+
+/**
+ * For work that prints what comes of it itself.
+ * @throws the error itself when there is one name; else ReportedError with the first failure's exit code
+ */
+export async function oneByOne(
+  context: CommandContext,
+  names: readonly string[],
+  work: (name: string) => Promise<void>,
+  advice: Advice = () => undefined,
 ): Promise<void> {
   let exitCode: number | undefined;
   for (const name of names) {
     context.throwIfInterrupted();
     try {
-      const result = await call(name);
-      if (!context.json) await context.print(`${escapeControls(text(result))}\n`);
-      else if (names.length === 1) await context.printJson(result);
-      else await context.printJsonLine(result);
+      await work(name);
     } catch (error) {
       if (names.length === 1 || context.host.interrupted.aborted) throw error;
       const failed = context.report(advised(error, advice, context), name);

@@ -1,22 +1,15 @@
 /** What is noted of an app before a backup freezes it: whoever finds it so lets it go on. */
 import test from "ava";
 import type { AppsContext } from "../../src/apps/apps-context.ts";
-import { AppRegistry } from "../../src/apps/app-registry.ts";
-import { insertApp, type AppRecord } from "../../src/apps/app-record.ts";
+import type { AppRecord } from "../../src/apps/app-record.ts";
 import { BackupHold } from "../../src/apps/backup-hold.ts";
 import { Lifecycle } from "../../src/apps/lifecycle.ts";
-import { Operations } from "../../src/apps/operations.ts";
 import type { AppRuntime, RuntimeStatus } from "../../src/runtimes/runtime.ts";
-import { temporaryStore } from "../store/support/temporary-store.ts";
-import { newApp } from "../support/many-apps.ts";
+import { storeWithApp } from "./support/store-with-app.ts";
 
 test("what is frozen is known before it is, until it goes on", async (t) => {
-  await using temporary = await temporaryStore();
-  const { store } = temporary;
-  using registry = new AppRegistry(store);
-  const executor = { bootId: "boot", pid: process.pid, startTicks: 1 };
-  const operations = new Operations({ store, executor, now: Date.now, recover: () => Promise.resolve() });
-  await store.write([insertApp({ ...newApp("web", 0), desired: "running" })]);
+  await using made = await storeWithApp();
+  const { store, registry, operations } = made;
   const noted: [string, string, string[] | undefined][] = [];
   const note = (when: string): void => {
     for (const { phase, detail } of operations.all()) noted.push([when, phase, detail.frozen]);

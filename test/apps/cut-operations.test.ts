@@ -1,16 +1,13 @@
 /** Work on an app that the end of the daemon cuts short is left for the next one to resume, and all else that fails has ended. */
 import test from "ava";
 import type { AppsContext } from "../../src/apps/apps-context.ts";
-import { AppRegistry } from "../../src/apps/app-registry.ts";
-import { insertApp, type AppRecord } from "../../src/apps/app-record.ts";
+import type { AppRecord } from "../../src/apps/app-record.ts";
 import { Lifecycle } from "../../src/apps/lifecycle.ts";
-import { Operations } from "../../src/apps/operations.ts";
 import { Repuller } from "../../src/apps/repull.ts";
 import { SvcError } from "../../src/errors.ts";
 import type { AppRuntime, RuntimeStatus } from "../../src/runtimes/runtime.ts";
 import { startFailed } from "../../src/runtimes/start-failed.ts";
-import { temporaryStore } from "../store/support/temporary-store.ts";
-import { newApp } from "../support/many-apps.ts";
+import { storeWithApp } from "./support/store-with-app.ts";
 
 /** What the work meets when the connection to the engine is closed under it. */
 const closed = new SvcError("unavailable", "the daemon is stopping; try again in a moment");
@@ -29,12 +26,8 @@ const works: Record<string, { phase: string; isUp: boolean; do: Doing }> = {
 
 /** Does the work, which fails with `error`; resolves with what is left under way then. */
 async function leftOf(name: string, isLeaving: boolean, error: SvcError): Promise<string[]> {
-  await using temporary = await temporaryStore();
-  const { store } = temporary;
-  using registry = new AppRegistry(store);
-  const executor = { bootId: "boot", pid: process.pid, startTicks: 1 };
-  const operations = new Operations({ store, executor, now: Date.now, recover: () => Promise.resolve() });
-  await store.write([insertApp({ ...newApp("web", 0), desired: "running" })]);
+  await using made = await storeWithApp();
+  const { store, registry, operations } = made;
   const { isUp, do: work } = works[name]!;
   const fails = (): Promise<never> => {
     if (isLeaving) operations.leave();

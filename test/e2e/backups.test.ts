@@ -29,6 +29,14 @@ async function install(daemon: TestDaemon, client = daemon.client(AppService), m
 }
 
 /** The app's own files, to the last attribute. */
+/** An app with notes, and a backup of them. */
+async function backedUp(daemon: TestDaemon) {
+  const { directory } = await install(daemon);
+  await writeFile(join(directory, "data/notes"), "mine");
+  const { results } = await daemon.client(BackupService).createBackup({ appId: "web" });
+  return { directory, ref: { appId: "web", storage: "local", name: results[0]?.name ?? "" } };
+}
+
 function copyOf(directory: string, to: string): void {
   execFileSync("cp", ["-a", directory, to]);
 }
@@ -318,10 +326,7 @@ test("a storage that fails does not spoil the others", async (t) => {
 test("a damaged archive is refused, and the app stays as it was", async (t) => {
   const daemon = await emptyDaemon();
   const backups = daemon.client(BackupService);
-  const { directory } = await install(daemon);
-  await writeFile(join(directory, "data/notes"), "mine");
-  const { results } = await backups.createBackup({ appId: "web" });
-  const ref = { appId: "web", storage: "local", name: results[0]?.name ?? "" };
+  const { directory, ref } = await backedUp(daemon);
   const file = join(daemon.storeDir, "backups/web", ref.name);
   const whole = await readFile(file);
   copyOf(directory, join(daemon.dir, "before"));
@@ -410,10 +415,7 @@ test("a step after a restore that fails leaves the app as it was, running if it 
 test("a restore of some paths proves nothing of the others", async (t) => {
   const daemon = await emptyDaemon();
   const backups = daemon.client(BackupService);
-  const { directory } = await install(daemon);
-  await writeFile(join(directory, "data/notes"), "mine");
-  const { results } = await backups.createBackup({ appId: "web" });
-  const ref = { appId: "web", storage: "local", name: results[0]?.name ?? "" };
+  const { ref } = await backedUp(daemon);
   const restoredAt = async () => (await backups.listBackups({})).backups[0]?.restoredAt;
   await backups.restoreBackup({ ...ref, paths: ["data/notes"] });
   t.is(await restoredAt(), undefined);

@@ -3,6 +3,7 @@ import { type Command, Option } from "commander";
 import type { CommandContext } from "../../context.ts";
 import { ReportedError } from "../../failure.ts";
 import { followProgress } from "../../follow-progress.ts";
+import { oneByOne } from "../../for-each.ts";
 import { collect, parseCount } from "../../option-values.ts";
 import type { RunCommand } from "../../run-command.ts";
 import { escapeControls } from "../../render/escape.ts";
@@ -36,20 +37,9 @@ export function addCreateCommand(parent: Command, run: RunCommand): void {
     )
     .addHelpText("after", examples)
     .action(
-      run(async (context, ids: string[], options: CreateOptions) => {
-        let exitCode: number | undefined;
-        for (const id of ids) {
-          context.throwIfInterrupted();
-          try {
-            if (!(await create(context, id, options))) exitCode ??= 1;
-          } catch (error) {
-            if (ids.length === 1 || context.host.interrupted.aborted) throw error;
-            const failed = context.report(error, id);
-            exitCode ??= failed;
-          }
-        }
-        if (exitCode !== undefined) throw new ReportedError(exitCode);
-      }),
+      run((context, ids: string[], options: CreateOptions) =>
+        oneByOne(context, ids, (id) => create(context, id, options)),
+      ),
     );
 }
 
@@ -66,12 +56,12 @@ Examples:
   svc backup create hello --json
 `;
 
-/** Resolves with whether every storage has it. */
+/** @throws ReportedError when a storage has it not */
 async function create(
   context: CommandContext,
   id: string,
   { storage = [], mode = "", ...retention }: CreateOptions,
-): Promise<boolean> {
+): Promise<void> {
   const { BackupService, CreateBackupResponseSchema } = await import("../../../../gen/svc/v1/backup_pb.ts");
   const { messageToRest } = await import("../../transport/rest-json.ts");
   const request = { ...retention, appId: id, storages: [...storage], mode };
@@ -91,5 +81,5 @@ async function create(
       }
     }
   }
-  return results.every(({ error }) => error === "");
+  if (results.some(({ error }) => error !== "")) throw new ReportedError(1);
 }
