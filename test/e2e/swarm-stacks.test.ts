@@ -64,6 +64,13 @@ const runningOf = ({ tasks }: App): string[] =>
     .map(({ service, slot, node }) => `${service} ${slot} ${node}`.trim())
     .sort();
 
+const silent = "none";
+/** What each node answers on a port. */
+async function answersOf(swarm: TestSwarm, port: number): Promise<string[]> {
+  const all = await Promise.allSettled([1, 2, 3].map((node) => swarm.get(node, port)));
+  return all.map((each) => (each.status === "fulfilled" ? each.value.trim() : silent));
+}
+
 async function writePackage(
   { daemon }: Shared,
   id: string,
@@ -308,10 +315,7 @@ upgrade: { order: stop-first, watch: 2s }
     const { health, healthReason } = await apps.getApp({ id: "rolls" });
     assert.equal(health, "healthy", healthReason);
   }, longMs);
-  const answers = async (): Promise<string[]> => {
-    const all = await Promise.allSettled([1, 2, 3].map((node) => swarm.get(node, 8085)));
-    return all.flatMap((each) => (each.status === "fulfilled" ? [each.value.trim()] : []));
-  };
+  const answers = async () => (await answersOf(swarm, 8085)).filter((answer) => answer !== silent);
 
   /** What was seen while it went on. */
   const during = async (work: Promise<unknown>): Promise<{ states: Set<string>; least: number }> => {
@@ -478,10 +482,7 @@ services:
       return own;
     }, longMs);
   };
-  const answers = async (): Promise<string[]> => {
-    const all = await Promise.allSettled([1, 2, 3].map((node) => swarm.get(node, 8098)));
-    return all.map((each) => (each.status === "fulfilled" ? each.value.trim() : "none"));
-  };
+  const answers = () => answersOf(swarm, 8098);
   const spec = await writePackage(t.context, "team", files("1", "1"));
   await apps.installApp({ spec, placement: swarmed(3) });
   await apps.startApp({ id: "team" });
@@ -579,10 +580,7 @@ stop: { grace: 2s }
 upgrade: { order: stop-first, watch: ${watch} }
 `,
   });
-  const answers = async (): Promise<string[]> => {
-    const all = await Promise.allSettled([1, 2, 3].map((node) => swarm.get(node, 8087)));
-    return all.map((each) => (each.status === "fulfilled" ? each.value.trim() : "none"));
-  };
+  const answers = () => answersOf(swarm, 8087);
   const spec = await writePackage(t.context, "torn", manifest("1", "1s"));
   await apps.installApp({ spec, placement: swarmed(3) });
   await apps.startApp({ id: "torn" });
