@@ -83,7 +83,8 @@ test(`files go there and come back as they were${needsSsh}`, async (t) => {
   t.is(put.exitCode, 0, put.stderr);
   const got = await svc(["file", "get", "web:data/blob", back]);
   t.is(got.exitCode, 0, got.stderr);
-  t.deepEqual(await readFile(back), bytes);
+  // A comparison that can show the difference takes a minute for so many on a busy machine.
+  t.true(bytes.equals(await readFile(back)));
 });
 
 function spawnSvc(args: readonly string[]) {
@@ -97,10 +98,13 @@ function spawnSvc(args: readonly string[]) {
 }
 
 test(`a stream goes on until it is left${needsSsh}`, async (t) => {
+  const startsIn = (text: string): number => text.match(/listening on/g)?.length ?? 0;
+  const before = startsIn((await svc(["app", "logs", "web"])).stdout);
   const { child, shown, ended } = spawnSvc(["app", "logs", "-f", "web"]);
-  await eventually(() => assert.match(shown(), /listening on/), 60_000);
+  // What was logged before comes first: nothing is followed before all of it is there.
+  await eventually(() => assert.equal(startsIn(shown()), before), 60_000);
   await daemon.client(AppService).restartApp({ id: "web" });
-  await eventually(() => assert.equal(shown().match(/listening on/g)?.length, 2), 60_000);
+  await eventually(() => assert.equal(startsIn(shown()), before + 1), 60_000);
   child.kill("SIGINT");
   await ended;
   t.pass();

@@ -135,13 +135,19 @@ function summarize(note = ""): void {
       .sort(),
   );
   list("unsteady (failed beside others, passed alone)", unsteady.sort());
-  list("failed", runs.flatMap(({ failures }) => failures).sort());
+  const failures = runs.flatMap((one) => one.failures).sort();
+  list("failed", failures);
   const longest = Object.entries(times).toSorted(([, one], [, other]) => other - one);
   if (longest.length > 1)
     list(
       "longest",
       longest.slice(0, 10).map(([file, ms]) => `  ${String(Math.round(ms / 1000))} s ${file}`),
     );
+  // Once more by their names: what is kept of a long output is often its last lines.
+  list(
+    "these failed",
+    failures.map((one) => one.split("\n", 1).join("")),
+  );
   console.log(`${note}\n${formatCounts(counts)}`);
   process.exitCode = note === "" && counts.failed === 0 && counts.passed > 0 ? 0 : 1;
 }
