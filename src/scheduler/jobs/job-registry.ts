@@ -27,7 +27,7 @@ export interface ForeseenJobs {
 /** Changes that are read at once by whoever asks next: a few milliseconds at most. */
 const maxAtOnce = 32;
 /** Of the event loop, at a time. */
-const sliceMs = 3;
+const sliceMs = 2;
 
 export class JobRegistry implements Disposable {
   /** What the jobs' triggers have in common, for whoever reads more of them. */

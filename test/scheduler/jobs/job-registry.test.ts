@@ -204,9 +204,10 @@ test("many changes are read in pieces, and the others are not read", async (t) =
 });
 
 /**
- * Processor time, as a busy machine takes its own in the middle of any piece: a slice of 3 ms, the piece that ends it, and a
- * collection of garbage, of which nothing can go while all is new. Reading all jobs at once took 358 ms.
+ * Processor time, as a busy machine takes its own in the middle of any piece: a slice of 2 ms and the piece that ends it. Now and then
+ * there is a collection of garbage, too, of which nothing can go while all is new. Reading all jobs at once took 358 ms.
  */
+const maxSliceMs = 5;
 const maxKeptMs = 15;
 
 test("no turn of the event loop goes to reading 92,000 jobs for long, whoever wrote them", async (t) => {
@@ -237,7 +238,10 @@ test("no turn of the event loop goes to reading 92,000 jobs for long, whoever wr
     while (longest.length < 3 && Math.min(...longest) >= maxKeptMs) {
       const registry = await prepare();
       registry.invalidate();
-      longest.push(await longestTurnMs(() => registry.fresh()));
+      const turns = (await turnsMs(() => registry.fresh())).sort((a, b) => b - a);
+      const usual = turns[turns.length >> 2] ?? 0;
+      t.true(usual < maxSliceMs, `${name}: a quarter of ${turns.length} turns takes ${usual} ms or longer`);
+      longest.push(turns[0] ?? 0);
       t.is(registry.all().length, 92_000);
       if (registry !== known) registry[Symbol.dispose]();
     }
@@ -259,23 +263,24 @@ function threadClock(): () => number {
   };
 }
 
-/** The most of the processor that this thread takes in one turn of the event loop during `work`, in ms. */
-async function longestTurnMs(work: () => Promise<unknown>): Promise<number> {
+/** How much of the processor this thread takes in each turn of the event loop during `work`, in ms. */
+async function turnsMs(work: () => Promise<unknown>): Promise<number[]> {
   const ofThreadMs = threadClock();
-  let [longest, last] = [0, ofThreadMs()];
+  const turns: number[] = [];
+  let last = ofThreadMs();
   const done = new AbortController();
   const watching = (async () => {
     while (!done.signal.aborted) {
       await nextTurn();
       const now = ofThreadMs();
-      longest = Math.max(longest, now - last);
+      turns.push(now - last);
       last = now;
     }
   })();
   await work();
   done.abort();
   await watching;
-  return longest;
+  return turns;
 }
 
 test("jobs of the longest commands are read in small pieces, too", async (t) => {
