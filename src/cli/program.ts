@@ -246,16 +246,14 @@ export function withHelpAtItsPlace(program: Command, args: readonly string[]): r
   for (const [index, word] of args.entries()) {
     if (word.startsWith("-")) continue;
     if (word === "help" && parent.commands.length > 0) {
-      const topic = args.slice(index + 1).find((each) => !each.startsWith("-"));
+      const isWord = (each: string): boolean => !each.startsWith("-");
+      const at = args.findIndex((each, place) => place > index && isWord(each));
+      const topic = args[at];
       if (topic === undefined || topic === "help") return args;
       const about = find(parent, topic);
       if (about === undefined) return args.toSpliced(index, 1);
-      const [next] = args.slice(args.indexOf(topic, index) + 1).filter((each) => !each.startsWith("-"));
-      if (next === undefined || about.commands.length === 0) return args;
-      return withHelpAtItsPlace(
-        program,
-        args.toSpliced(args.indexOf(topic, index) + 1, 0, "help").toSpliced(index, 1),
-      );
+      if (about.commands.length === 0 || !args.slice(at + 1).some(isWord)) return args;
+      return withHelpAtItsPlace(program, args.toSpliced(at + 1, 0, "help").toSpliced(index, 1));
     }
     const child = find(parent, word);
     if (child === undefined) return args;

@@ -36,19 +36,20 @@ export class ContainerFinder {
       if (container === undefined) throw notFound("container", wanted);
       return container;
     } catch (error) {
-      // Engines differ in the status, not in the words.
-      if (error instanceof SvcError && /multiple IDs found/i.test(error.message))
-        throw await this.#ambiguous(name);
-      throw error;
+      // Engines differ in how they refuse what begins several ids.
+      const isRefusal = error instanceof SvcError && error.code !== "unavailable";
+      throw (isRefusal && (await this.#ambiguous(name))) || error;
     }
   }
 
-  async #ambiguous(prefix: string): Promise<SvcError> {
+  /** Undefined where it is none. */
+  async #ambiguous(prefix: string): Promise<SvcError | undefined> {
     // The engine again: our own picture may not have the one that came a moment ago.
     const containers = await this.#engine.call("list containers", (docker) =>
       docker.listContainers({ all: true }),
     );
     const matches = containers.filter(({ Id }) => Id.startsWith(prefix));
+    if (matches.length < 2) return undefined;
     const named = matches.slice(0, maxNamed).map(({ Id, Names }) => {
       const name = Names[0]?.slice(1) ?? "no name";
       return `${name} (${Id.slice(0, 12)})`;

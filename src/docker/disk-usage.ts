@@ -111,7 +111,7 @@ async function measureDisk(engine: EngineOperations): Promise<DiskUsage> {
   };
 }
 
-/** Somebody else has it measured just now. */
+/** Somebody else has it measured just now: the engine says so with a 500, as to much else, and in these words alone. */
 function isBusy(error: unknown): boolean {
   return error instanceof EngineRefusal && /already running/.test(error.message);
 }

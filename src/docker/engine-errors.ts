@@ -46,7 +46,7 @@ function refusal(error: EngineRefusal, what: string): SvcError {
   const said = error.message.replace(/^rpc error: code = \w+ desc = /, "");
   const message = `the container engine could not ${what}: ${said}`;
   const options = { cause: error };
-  // The engine answers 500 to much that is nobody's internal error.
+  // The engine answers 500 to much that is nobody's internal error: these words are the kernel's.
   if (/no space left on device|disk quota exceeded/i.test(error.message)) {
     return new SvcError("disk_full", message, options);
   }
@@ -65,6 +65,7 @@ function refusal(error: EngineRefusal, what: string): SvcError {
     case 404:
       return notFound("object", "", message, error);
     case 409:
+      // The same status as that of a container which runs, or does not; the words are all that tells a name that is taken.
       return /already (in use by container|exists)/.test(error.message)
         ? new SvcError("already_exists", message, options)
         : new SvcError("not_possible", message, options);

@@ -185,7 +185,7 @@ async function removeWhole(container: Container): Promise<void> {
   } catch (error) {
     const { statusCode, message } = error as { statusCode?: number; message: string };
     if (statusCode === 404) return;
-    // The words alone tell it from other conflicts.
+    // The words alone tell it from other conflicts: what is killed to be removed shows as running until then.
     if (statusCode !== 409 || !message.includes("already in progress")) throw error;
     await container.wait({ condition: "removed" }).catch(unlessStatus(404));
   }

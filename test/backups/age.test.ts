@@ -189,7 +189,8 @@ ageTest(`each byte that is another, and each that is missing, is noticed${needsA
   };
   t.is(await failureOf(sealed), undefined);
   // All of the header, of the nonce, of the last chunk, and some between.
-  const headerBytes = sealed.indexOf("\n", sealed.indexOf("\n--- ") + 1) + 1;
+  const stanzasBytes = sealed.indexOf("\n--- ") + 1;
+  const headerBytes = sealed.indexOf("\n", stanzasBytes) + 1;
   const places = Array.from({ length: sealed.length }, (_, at) => at).filter(
     (at) => at < headerBytes + 40 || at >= sealed.length - 340 || at % 4001 === 0,
   );
@@ -198,7 +199,7 @@ ageTest(`each byte that is another, and each that is missing, is noticed${needsA
     broken[at] = (broken[at] ?? 0) ^ 1;
     const reason = await failureOf(broken);
     // Another stanza is somebody else's.
-    const isRight = reason === "archive_damaged" || (at < headerBytes && reason === "invalid_request");
+    const isRight = reason === "archive_damaged" || (at < stanzasBytes && reason === "invalid_request");
     t.true(isRight, `byte ${at}: ${String(reason)}`);
   }
   const ends = [0, 10, headerBytes, headerBytes + 16, headerBytes + 32, headerBytes + 16 + chunk + 16];

@@ -6,12 +6,15 @@ import { createServer } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import test from "ava";
+import type Dockerode from "dockerode";
 import { chooseApiVersion } from "../../src/docker/api-version.ts";
+import { DiskMeter } from "../../src/docker/disk-usage.ts";
 import { EngineRefusal, engineError } from "../../src/docker/engine-errors.ts";
 import { createDockerEngine } from "../../src/docker/engine.ts";
 import { Lane, Lanes } from "../../src/docker/lane.ts";
+import type { EngineOperations } from "../../src/docker/watched-engine.ts";
 import { SvcError } from "../../src/errors.ts";
-import { startEngine } from "../support/docker.ts";
+import { startEngine, type TestEngine } from "../support/docker.ts";
 import { dockerTest, needsDocker, sharedEngine } from "../support/docker-test.ts";
 import { eventually } from "../support/eventually.ts";
 
@@ -133,6 +136,30 @@ dockerTest(`the engine's refusals are errors with a code and its own words${need
   t.is(running.code, "failed_precondition");
   t.regex(running.message, /^the container engine could not do it: .*running container/);
 });
+
+dockerTest(`who measures disk usage waits for others who do${needsDocker}`, async (t) => {
+  const refused = await refusedMeasure(shared());
+  t.log(refused === undefined ? "this engine measures for several at once" : `the engine says: ${refused}`);
+  const words = refused ?? "a disk usage operation is already running";
+  let refusals = 2;
+  const df = (): Promise<unknown> =>
+    refusals-- > 0 ? Promise.reject(new EngineRefusal(500, words)) : Promise.resolve({ LayersSize: 7 });
+  const engine: EngineOperations = {
+    operate: (_what, work) => work({ df } as unknown as Dockerode, new AbortController().signal),
+  };
+  t.is((await new DiskMeter(engine).measure()).layersBytes, 7);
+  t.is(refusals, -1);
+});
+
+/** How an engine says that it measures for somebody else, if it does so when many ask at once. */
+async function refusedMeasure(engine: TestEngine): Promise<string | undefined> {
+  for (let round = 0; round < 5; round++) {
+    const answers = await Promise.all(Array.from({ length: 8 }, () => engine.request("GET", "/system/df")));
+    const refusal = answers.find(({ status }) => status !== 200);
+    if (refusal !== undefined) return (JSON.parse(refusal.text) as { message: string }).message;
+  }
+  return undefined;
+}
 
 dockerTest(`a name is never another request${needsDocker}`, async (t) => {
   await using engine = createDockerEngine({ socket: shared().socket });

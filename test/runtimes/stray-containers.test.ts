@@ -78,6 +78,20 @@ dockerTest(
   },
 );
 
+dockerTest(`an app goes whose container somebody else is removing${needsDocker}`, async (t) => {
+  const { engine, runtime } = fixtureNow();
+  // Whoever comes while the engine is at it is refused.
+  for (const round of ["one", "two", "three"]) {
+    const app = await startApp(runtime, await fixtureNow().app(`removed-${round}`, manifest));
+    const [container] = await containersOf(engine, app.id);
+    await Promise.all([
+      engine.request("DELETE", `/containers/${container!.Id}?force=1`),
+      t.notThrowsAsync(runtime.remove(app)),
+    ]);
+    t.deepEqual(await containersOf(engine, app.id), []);
+  }
+});
+
 dockerTest(`an app that is stopped stays so, whoever starts its container${needsDocker}`, async (t) => {
   const { engine } = fixtureNow();
   await using daemon = await startDaemon({ config: engine.config });

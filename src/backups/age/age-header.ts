@@ -47,12 +47,19 @@ export async function openHeader(head: Uint8Array, identities: readonly string[]
   } catch {
     return { why: "bad_identity" };
   }
+  // It is asked last, when the file is for none of them.
+  const found = { isOthers: false };
+  decrypter.addIdentity({
+    unwrapFileKey: () => {
+      found.isOthers = true;
+      return null;
+    },
+  });
   const header = head.subarray(0, -nonceBytes);
   try {
     const fileKey = await decrypter.decryptHeader(header);
     return { key: payloadKey(fileKey, head.subarray(-nonceBytes)) };
-  } catch (error) {
-    const isOthers = error instanceof Error && error.message.startsWith("no identity matched");
-    return { why: isOthers ? "no_match" : "damaged" };
+  } catch {
+    return { why: found.isOthers ? "no_match" : "damaged" };
   }
 }
