@@ -17,12 +17,13 @@ browserTest(`a page opens a shell, types, resizes and sees it end${why}`, async 
   await writePackage(dir, await freePort(), { manifest: "console: { exec: [sh, -i] }\n" });
   const apps = daemon.client(AppService);
   await apps.installApp({ spec: dir });
-  const { token } = await apps.issueConsoleToken({ appId: "web", session: "attach" });
   const args = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-sync"];
   const browser = await chromium.launch({ executablePath: browserPath ?? "", args });
   try {
     const page = await browser.newPage();
     await page.goto(`http://127.0.0.1:${daemon.port}/docs`);
+    // Not before: it lives for half a minute, and a browser may take as long to start.
+    const { token } = await apps.issueConsoleToken({ appId: "web", session: "attach" });
     const seen = await page.evaluate(
       ({ token, host }) =>
         new Promise<{ text: string; said: { type: string; code?: number }[]; code: number }>((resolve) => {

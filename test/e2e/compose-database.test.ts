@@ -30,7 +30,7 @@ const waitMs = 120_000;
 
 /**
  * As one that nobody watches does it: a dump that waits is taken instead of what there is, and payments go on from the
- * first moment. Each moves the same amount in four tables, by PostgreSQL's own program.
+ * first moment, some hundred a second. Each moves the same amount in four tables, by PostgreSQL's own program.
  */
 const boot = `
 mkdir -p /state /run/db && chown nobody /state /run/db && chmod 700 /state && rm -f /state/postmaster.pid
@@ -42,7 +42,7 @@ export PATH=${postgres}/bin:/bin PGHOST=/run/db PGUSER=postgres PGDATABASE=postg
   until psql -qc 'select 1' >/dev/null 2>&1; do sleep 0.2; done
   if [ -e /tmp/load.sql ]; then psql -q -1 -v ON_ERROR_STOP=1 -f /tmp/load.sql && rm /tmp/load.sql || exit 1
   else psql -qc 'select 1 from pgbench_history limit 1' >/dev/null 2>&1 || pgbench -q -i -s 1 postgres; fi
-  exec pgbench -n -c 2 -T 3600 postgres
+  exec pgbench -n -c 2 -R 300 -T 3600 postgres
 ) &
 exec postgres -D /state -k /run/db -c listen_addresses= -c fsync=off -c jit=off -c shared_buffers=16MB
 MAIN
@@ -88,7 +88,8 @@ databaseTest(
     });
     await using daemon = await startDaemon({ config: engine.config });
     const [apps, backups] = [daemon.client(AppService), daemon.client(BackupService)];
-    const dump = `docker -H unix://${engine.socket} exec ${containerOf(engine, "bank")} ${postgres}/bin/pg_dump -h /run/db -U postgres postgres > "$SVC_DATA_DIR/host/dump.sql"`;
+    // Into a file from within: two seconds after a command has ended, the engine drops what nobody has taken of its output.
+    const dump = `docker -H unix://${engine.socket} exec ${containerOf(engine, "bank")} ${postgres}/bin/pg_dump -h /run/db -U postgres -f /host/dump.sql postgres`;
     const shapes = [
       {
         mode: "live",
