@@ -1,5 +1,6 @@
 /** Directories to make, and modes, owners and groups to set. */
 import { chmodSync, chownSync, closeSync, fstatSync, mkdirSync } from "node:fs";
+import { setImmediate as turn } from "node:timers/promises";
 import { at, openPlace, openSubdirectory, reopen } from "../directory.mjs";
 import { RequestError, hasCode } from "../request-error.mjs";
 import { entryAt } from "./entries.mjs";
@@ -15,8 +16,9 @@ const specialBits = 0o7000;
 /**
  * @param {Syscalls} syscalls
  * @param {HostPlace & { parents: boolean, mode: number }} args
+ * @param {AbortSignal} signal
  */
-export async function makeDirectory(syscalls, { parents, mode, ...place }) {
+export async function makeDirectory(syscalls, { parents, mode, ...place }, signal) {
   const names = namesOf(place.path);
   // Each in its turn from the first: links on the way are followed by the same rules as anywhere.
   for (let depth = parents ? 1 : names.length; depth < names.length; depth++) {
@@ -24,6 +26,9 @@ export async function makeDirectory(syscalls, { parents, mode, ...place }) {
     await inPlace(syscalls, { ...place, path }, { follow: true }, ({ parent, name }) => {
       if (!isThere(parent, name)) makeOne(parent, name, 0o755);
     });
+    // A path may have thousands of levels: others have their turn, and who left or died is heard of.
+    await turn();
+    signal.throwIfAborted();
   }
   return inPlace(syscalls, place, { follow: parents }, (found) => {
     const { parent, name } = found;

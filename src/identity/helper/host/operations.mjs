@@ -57,9 +57,10 @@ export function createHostOperations() {
       return {};
     },
 
-    hostMakeDirectory: async (/** @type {Parameters<typeof attributes.makeDirectory>[1]} */ args) => ({
-      value: await attributes.makeDirectory(syscalls, args),
-    }),
+    hostMakeDirectory: async (
+      /** @type {Parameters<typeof attributes.makeDirectory>[1]} */ args,
+      /** @type {Call} */ { signal },
+    ) => ({ value: await attributes.makeDirectory(syscalls, args, signal) }),
 
     hostAttributes: async (
       /** @type {Parameters<typeof attributes.setAttributes>[1]} */ args,
