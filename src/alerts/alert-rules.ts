@@ -1,4 +1,5 @@
 /** What an operator wants to hear of, as the configuration says it, and whether it is so. */
+import { diskPercent } from "../lib/disk-share.ts";
 
 /** Where an alert goes: an action of the scheduler's own kind. */
 export type AlertAction =
@@ -25,7 +26,7 @@ export type AlertKind = (typeof alertKinds)[number];
 export interface AlertFacts {
   readonly nowMs: number;
   readonly filesystems:
-    | readonly { readonly path: string; readonly sizeBytes: number; readonly availableBytes: number }[]
+    | readonly { readonly path: string; readonly usedBytes: number; readonly availableBytes: number }[]
     | undefined;
   readonly apps: readonly AppFact[];
 }
@@ -52,8 +53,8 @@ const hourMs = 3_600_000;
 export function findingsOf(rule: AlertRule, facts: AlertFacts): Finding[] | undefined {
   switch (rule.when) {
     case "filesystem":
-      return facts.filesystems?.flatMap(({ path, sizeBytes, availableBytes }) => {
-        const percent = 100 - (availableBytes * 100) / sizeBytes;
+      return facts.filesystems?.flatMap(({ path, usedBytes, availableBytes }) => {
+        const percent = diskPercent({ usedBytes, availableBytes });
         if (percent <= rule.abovePercent || (rule.path !== undefined && rule.path !== path)) return [];
         return [{ subject: path, message: `the filesystem ${path} is ${percent.toFixed(1)} % full` }];
       });

@@ -31,7 +31,8 @@ async function world(rules: readonly AlertRule[] = [disk]) {
       rules: with_,
       store: new AlertStore(store),
       facts: async () => {
-        const filesystem = { path: "/data", sizeBytes: 100, availableBytes: 100 - state.usedPercent };
+        const { usedPercent } = state;
+        const filesystem = { path: "/data", usedBytes: usedPercent, availableBytes: 100 - usedPercent };
         const filesystems = state.isKnown ? [filesystem] : undefined;
         return Promise.resolve({ nowMs: clock.nowMs(), filesystems, apps: state.apps });
       },
@@ -85,6 +86,14 @@ test("what lasts is said once, and once that it is over", async (t) => {
   t.deepEqual(w.told, ["disk firing /data", "disk resolved /data"]);
   t.deepEqual(w.changes, ["disk /data of the host began", "disk /data of the host ended"]);
   t.deepEqual(alerts.firing(), []);
+});
+
+test("what is kept for root alone makes no filesystem fuller, as df counts", (t) => {
+  const filesystem = { path: "/data", sizeBytes: 4000, usedBytes: 260, availableBytes: 740 };
+  const found = (abovePercent: number) =>
+    findingsOf({ ...disk, abovePercent }, { nowMs: 0, filesystems: [filesystem], apps: [] });
+  t.deepEqual(found(26), []);
+  t.deepEqual(found(25), [{ subject: "/data", message: "the filesystem /data is 26.0 % full" }]);
 });
 
 test("what comes and goes all the time is no storm", async (t) => {

@@ -213,7 +213,7 @@ const cases: CommandCase[] = [
   {
     args: ["disk"],
     stdout: /hello +- +2\.0 KiB +1 B +0 B +2\.0 KiB/,
-    stderr: /40 B of 100 B used \(40\.0%\)/,
+    stderr: /40 B of 100 B used \(50\.0%\), 40 B free/,
   },
   {
     args: ["ports"],

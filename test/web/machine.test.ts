@@ -1,9 +1,12 @@
 /** The machine, its ports and processes, its tokens and its audit trail on the page, for root and for a user (T 9, 10, 44). */
 import assert from "node:assert/strict";
-import { spawn } from "node:child_process";
+import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
 import { join } from "node:path";
+import { promisify } from "node:util";
 import { fromBinary } from "@bufbuild/protobuf";
+import type { ExecutionContext } from "ava";
+import type { Page } from "playwright-core";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
 import { AuditService } from "../../gen/svc/v1/audit_pb.ts";
 import { DaemonService } from "../../gen/svc/v1/daemon_pb.ts";
@@ -26,10 +29,19 @@ import {
 
 const node = shareNode();
 
+async function isAsFullAsDfSays(t: ExecutionContext, page: Page, bar: string, path = "/"): Promise<void> {
+  const { stdout } = await promisify(execFile)("df", ["--output=pcent", path]);
+  const [, percent = ""] = stdout.split("\n");
+  const said = Number(await page.getByRole("progressbar", { name: bar, exact: true }).getAttribute("value"));
+  // It rounds up, and others write meanwhile.
+  t.true(Math.abs(said - Number.parseInt(percent, 10)) < 3, `${bar}: ${said}, ${stdout}`);
+}
+
 browserTest(`the machine is shown as it is, and a session may not reboot it${needsBrowser}`, async (t) => {
   t.timeout(180_000);
   const { daemon, browser } = node;
   const { page, complaints } = await openView(browser, daemon, "#/");
+  await isAsFullAsDfSays(t, page, "Disk /");
   await page.getByRole("link", { name: "Machine", exact: true }).click();
   const table = page.getByRole("region", { name: "Filesystems" });
   await table.waitFor();
@@ -42,6 +54,7 @@ browserTest(`the machine is shown as it is, and a session may not reboot it${nee
     );
     return now.cpuCount;
   }, 60_000);
+  await isAsFullAsDfSays(t, page, "/");
   t.is(await page.getByText(/^Processor \d+$/).count(), cpuCount);
   await page.getByText(/sudo svc reboot/).waitFor();
   t.is(await page.getByRole("button", { name: "Reboot" }).count(), 0);
@@ -123,6 +136,7 @@ browserTest(
 
     await page.getByRole("link", { name: "Disk", exact: true }).click();
     await page.getByRole("row").filter({ hasText: "listens" }).waitFor();
+    await isAsFullAsDfSays(t, page, "Where apps are", daemon.dir);
     await isForEverybody(t, page, "disk");
     t.deepEqual(
       // An engine that is not there takes nothing on the disk.

@@ -1,5 +1,6 @@
 /** `svc disk`: what apps take on disk. */
 import type { Command } from "commander";
+import { diskPercent } from "../../lib/disk-share.ts";
 import type { CommandContext } from "../context.ts";
 import type { RunCommand } from "../run-command.ts";
 import { escapeControls } from "../render/escape.ts";
@@ -22,9 +23,9 @@ async function showReport(context: CommandContext): Promise<void> {
   if (report.cache_bytes > 0) context.note(`Fetched packages: ${formatBytes(report.cache_bytes)}`);
   if (report.filesystem === undefined) return;
   const { size_bytes: size, used_bytes: used, available_bytes: available } = report.filesystem;
-  const percent = size === 0 ? 0 : (100 * used) / size;
+  const percent = formatPercent(diskPercent({ usedBytes: used, availableBytes: available }));
   context.note(
-    `Filesystem: ${formatBytes(used)} of ${formatBytes(size)} used (${formatPercent(percent)}), ${formatBytes(available)} free`,
+    `Filesystem: ${formatBytes(used)} of ${formatBytes(size)} used (${percent}), ${formatBytes(available)} free`,
   );
 }
 

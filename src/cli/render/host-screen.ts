@@ -1,4 +1,5 @@
 /** The machine for people: one line for each thing that can be busy or full. */
+import { diskPercent } from "../../lib/disk-share.ts";
 import type { HostMetrics } from "../transport/calls.ts";
 import type { Color, Paint } from "./color.ts";
 import { renderFields } from "./table.ts";
@@ -33,8 +34,7 @@ export function hostLines(samples: readonly HostMetrics[], paint: Paint): string
     ],
     ...(now.swapTotalBytes > 0 ? [["Swap", used(now.swapUsedBytes, now.swapTotalBytes)] as const] : []),
     ...now.filesystems.map(({ path, sizeBytes, usedBytes, availableBytes, inodes, usedInodes }): Field => {
-      // As df(1) counts: what root alone may use is neither used nor free.
-      const percent = share(usedBytes, usedBytes + availableBytes);
+      const percent = diskPercent({ usedBytes, availableBytes });
       const inodePercent = share(usedInodes ?? 0, inodes ?? 0);
       const files = inodePercent >= fullPercent ? `, ${formatPercent(inodePercent)} of its files` : "";
       return [

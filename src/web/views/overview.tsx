@@ -1,5 +1,6 @@
 import type { App } from "../../../gen/svc/v1/app_pb.ts";
 import type { FilesystemMetrics, SystemMetrics } from "../../../gen/svc/v1/monitor_pb.ts";
+import { diskPercent } from "../../lib/disk-share.ts";
 import type { Api } from "../api.ts";
 import { useHostSample } from "../host-sample.ts";
 import type { NodeView } from "../node-view.ts";
@@ -110,12 +111,12 @@ function Figures({ now }: { now: SystemMetrics }) {
         share={percentOf(used, now.memoryTotalBytes)}
         says={texts.overview.used(formatBytes(used), formatBytes(now.memoryTotalBytes))}
       />
-      {disksOf(now).map(({ path, usedBytes, sizeBytes }) => (
+      {disksOf(now).map(({ path, usedBytes, sizeBytes, availableBytes }) => (
         <Meter
           key={path}
           isRoom
           label={texts.overview.disk(plainText(path))}
-          share={percentOf(usedBytes, sizeBytes)}
+          share={diskPercent({ usedBytes, availableBytes })}
           says={texts.overview.used(formatBytes(usedBytes), formatBytes(sizeBytes))}
         />
       ))}

@@ -142,7 +142,7 @@ export function fakeApps(
     },
     getDiskReport: () => ({
       apps: [{ id: "hello", name: "Hello", repositoryBytes: 2048n, dataBytes: 1n, totalBytes: 2049n }],
-      filesystem: { sizeBytes: 100n, usedBytes: 40n, availableBytes: 60n },
+      filesystem: { sizeBytes: 100n, usedBytes: 40n, availableBytes: 40n },
     }),
     getPortReport: () => ({
       apps: [

@@ -6,6 +6,7 @@ import type {
   Pressure,
   SystemMetrics,
 } from "../../../../gen/svc/v1/monitor_pb.ts";
+import { diskPercent } from "../../../lib/disk-share.ts";
 import { useHostSample } from "../../host-sample.ts";
 import { Facts } from "../../parts/facts.tsx";
 import { Heading } from "../../parts/heading.tsx";
@@ -134,9 +135,10 @@ const filesystemColumns: readonly Column<FilesystemMetrics>[] = [
   { title: columns.path, cell: ({ path }) => <Text of={path} /> },
   {
     title: columns.used,
-    cell: ({ path, usedBytes, sizeBytes }) => (
+    cell: ({ path, usedBytes, sizeBytes, availableBytes }) => (
       <>
-        {share(usedBytes, sizeBytes)} <Bar label={plainText(path)} share={percentOf(usedBytes, sizeBytes)} />
+        {share(usedBytes, sizeBytes)}{" "}
+        <Bar label={plainText(path)} share={diskPercent({ usedBytes, availableBytes })} />
       </>
     ),
   },

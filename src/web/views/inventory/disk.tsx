@@ -1,6 +1,7 @@
 import { useMemo } from "preact/hooks";
 import type { AppDisk } from "../../../../gen/svc/v1/app_pb.ts";
 import { DockerService, type DockerDiskUsage } from "../../../../gen/svc/v1/docker_pb.ts";
+import { diskPercent } from "../../../lib/disk-share.ts";
 import { describeError } from "../../api.ts";
 import { useLive } from "../../live.ts";
 import { AppLink } from "../../parts/app-link.tsx";
@@ -49,7 +50,7 @@ export function Disk({ api, node }: Pick<ViewProps, "api" | "node">) {
       {value?.filesystem !== undefined && (
         <Meter
           label={says.filesystem}
-          share={percentOf(value.filesystem.usedBytes, value.filesystem.sizeBytes)}
+          share={diskPercent(value.filesystem)}
           says={`${texts.overview.used(
             formatBytes(value.filesystem.usedBytes),
             formatBytes(value.filesystem.sizeBytes),
