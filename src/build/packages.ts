@@ -5,21 +5,9 @@
  */
 import { execFile } from "node:child_process";
 import { createHash } from "node:crypto";
-import {
-  chmod,
-  cp,
-  mkdir,
-  mkdtemp,
-  readFile,
-  readdir,
-  rm,
-  stat,
-  symlink,
-  utimes,
-  writeFile,
-} from "node:fs/promises";
+import { cp, mkdir, mkdtemp, readFile, readdir, rm, stat, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
-import { basename, dirname, join, resolve } from "node:path";
+import { basename, join, resolve } from "node:path";
 import { promisify } from "node:util";
 import { gzipSync } from "node:zlib";
 import packageJson from "../../package.json" with { type: "json" };
@@ -31,6 +19,7 @@ import { configurationPage, manifestPage, type Schema } from "./man-formats.ts";
 import { manPage } from "./man-page.ts";
 import { bringNativePackage } from "./native-package.ts";
 import { makeSingleExecutable } from "./single-executable.ts";
+import { makeTarball, normalize } from "./tarball.ts";
 import { thirdPartyFiles } from "./third-party.ts";
 
 const run = promisify(execFile);
@@ -60,7 +49,9 @@ async function makePackages(arch: string): Promise<string[]> {
   await bringNativePackage(root, arch);
   const bundle = join(work, arch, `${name}-${version}`);
   await run(process.execPath, [join(root, "src/build/bundle.ts"), bundle, arch]);
-  const made = [await makeTarball(bundle, arch), await makeDebianPackage(bundle, debianArch)];
+  const tarball = join(outDir, `${name}-${version}-${process.platform}-${arch}.tar.gz`);
+  await makeTarball(bundle, tarball, epoch);
+  const made = [tarball, await makeDebianPackage(bundle, debianArch)];
   // It holds the Node that makes it.
   if (arch !== process.arch) return made;
   const outFile = join(outDir, `${name}-${version}-${process.platform}-${arch}`);
@@ -75,16 +66,6 @@ async function sourceDate(): Promise<number> {
   if (!/^\d{1,12}$/.test(text))
     throw new Error(`SOURCE_DATE_EPOCH is ${text}: it must be seconds since 1970`);
   return Number(text);
-}
-
-async function makeTarball(bundle: string, arch: string): Promise<string> {
-  await normalize(bundle);
-  const tar = join(work, arch, "bundle.tar");
-  const owner = ["--owner=0", "--group=0", "--numeric-owner", "--sort=name", "--format=gnu"];
-  await run("tar", ["--create", "--file", tar, ...owner, "--directory", dirname(bundle), basename(bundle)]);
-  const file = join(outDir, `${name}-${version}-${process.platform}-${arch}.tar.gz`);
-  await writeFile(file, gzipSync(await readFile(tar), { level: 9 }));
-  return file;
 }
 
 async function makeDebianPackage(bundle: string, debianArch: string): Promise<string> {
@@ -127,7 +108,7 @@ async function makeDebianPackage(bundle: string, debianArch: string): Promise<st
     await put(`DEBIAN/${name}`, await readFile(join(root, "packaging/debian", name)), mode);
   }
   await put("DEBIAN/control", control(await sizeKib(tree), debianArch));
-  await normalize(tree);
+  await normalize(tree, epoch);
   const file = join(outDir, `${name}_${version}_${debianArch}.deb`);
   await run("dpkg-deb", ["--root-owner-group", "-Zxz", "--build", tree, file], {
     env: { ...process.env, SOURCE_DATE_EPOCH: String(epoch) },
@@ -161,20 +142,6 @@ async function sizeKib(dir: string): Promise<number> {
     if (entry.isFile()) bytes += (await stat(join(entry.parentPath, entry.name))).size;
   }
   return Math.ceil(bytes / 1024);
-}
-
-/** Modes that do not hang on the umask of whoever builds, and the one date. */
-async function normalize(dir: string): Promise<void> {
-  const entries = await readdir(dir, { recursive: true, withFileTypes: true });
-  for (const entry of entries) {
-    if (entry.isSymbolicLink()) continue;
-    const path = join(entry.parentPath, entry.name);
-    const isProgram = entry.isDirectory() || ((await stat(path)).mode & 0o100) !== 0;
-    await chmod(path, isProgram ? 0o755 : 0o644);
-    await utimes(path, epoch, epoch);
-  }
-  await chmod(dir, 0o755);
-  await utimes(dir, epoch, epoch);
 }
 
 async function checksumLine(file: string): Promise<string> {

@@ -1,0 +1,32 @@
+/** What is packed is the same bytes whoever packs it, whenever and from wherever. */
+import { execFile } from "node:child_process";
+import { chmod, readFile, readdir, rm, stat, utimes, writeFile } from "node:fs/promises";
+import { basename, dirname, join } from "node:path";
+import { promisify } from "node:util";
+import { gzipSync } from "node:zlib";
+
+const run = promisify(execFile);
+
+/** Modes that do not hang on the umask of whoever builds, and the one date. @param epoch seconds since 1970 */
+export async function normalize(dir: string, epoch: number): Promise<void> {
+  const entries = await readdir(dir, { recursive: true, withFileTypes: true });
+  for (const entry of entries) {
+    if (entry.isSymbolicLink()) continue;
+    const path = join(entry.parentPath, entry.name);
+    const isProgram = entry.isDirectory() || ((await stat(path)).mode & 0o100) !== 0;
+    await chmod(path, isProgram ? 0o755 : 0o644);
+    await utimes(path, epoch, epoch);
+  }
+  await chmod(dir, 0o755);
+  await utimes(dir, epoch, epoch);
+}
+
+/** The directory itself, by its name, as a `.tar.gz`. */
+export async function makeTarball(dir: string, file: string, epoch: number): Promise<void> {
+  await normalize(dir, epoch);
+  const tar = `${file}.tar`;
+  const owner = ["--owner=0", "--group=0", "--numeric-owner", "--sort=name", "--format=gnu"];
+  await run("tar", ["--create", "--file", tar, ...owner, "--directory", dirname(dir), basename(dir)]);
+  await writeFile(file, gzipSync(await readFile(tar), { level: 9 }));
+  await rm(tar);
+}

@@ -1,0 +1,207 @@
+/**
+ * What the package's scripts do on a clean Debian, step by step, around a program that is none and a `systemctl` that only notes
+ * what it is told: `debian-package.test.ts` has the real ones.
+ */
+import assert from "node:assert/strict";
+import { execFile, spawn } from "node:child_process";
+import {
+  chmod,
+  copyFile,
+  cp,
+  mkdir,
+  mkdtemp,
+  readFile,
+  readdir,
+  readlink,
+  rm,
+  symlink,
+  writeFile,
+} from "node:fs/promises";
+import { existsSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+import test, { type ExecutionContext } from "ava";
+import { eventually } from "../support/eventually.ts";
+import { whyNoSystemd } from "../support/systemd.ts";
+
+const run = promisify(execFile);
+const root = fileURLToPath(new URL("../..", import.meta.url));
+const debian = join(root, "node_modules/.cache/svc-tools/debian");
+const obstacle = whyNoSystemd ?? (existsSync(debian) ? undefined : `needs ${debian}, as .ci/run makes it`);
+const reason = obstacle === undefined ? "" : ` (skipped: ${obstacle})`;
+const debianTest = obstacle === undefined ? test : test.skip;
+
+/** The fourth cannot be compiled. */
+const program = (version: number): string => `#!/bin/sh
+here=$(dirname "$(readlink --canonicalize "$0")")
+if [ "$1" = __compile ]; then
+  echo compiled > "$here/code"
+  exit ${version === 4 ? 1 : 0}
+fi
+echo ${version} "$(cat "$here/code")"
+`;
+
+/** @returns the file */
+async function pack(dir: string, version: number): Promise<string> {
+  const tree = join(dir, String(version));
+  const files = join(tree, "usr/lib/svc/files");
+  await mkdir(files, { recursive: true });
+  await mkdir(join(tree, "usr/bin"));
+  await cp(join(root, "packaging/debian"), join(tree, "DEBIAN"), { recursive: true });
+  for (const script of ["postinst", "prerm", "postrm"]) await chmod(join(tree, "DEBIAN", script), 0o755);
+  const fields = ["Package: svc", `Version: ${version}`, "Architecture: all", "Maintainer: a test"];
+  await writeFile(join(tree, "DEBIAN/control"), [...fields, "Description: a test", ""].join("\n"));
+  await writeFile(join(files, "svc.cjs"), program(version));
+  await chmod(join(files, "svc.cjs"), 0o755);
+  await writeFile(join(files, "supervisor"), "sleep 1000; :\n");
+  await symlink("../lib/svc/current/svc.cjs", join(tree, "usr/bin/svc"));
+  await run("dpkg-deb", ["--root-owner-group", "-Znone", "--build", tree, `${tree}.deb`]);
+  return `${tree}.deb`;
+}
+
+interface Debian {
+  /** As this machine sees it. */
+  readonly path: (inside: string) => string;
+  /** A shell's script; resolves with what it prints to both. */
+  readonly sh: (script: string) => Promise<string>;
+  readonly install: (version: number) => Promise<void>;
+  /** What `systemctl` was told since this was asked last. */
+  readonly told: () => Promise<string[]>;
+  /** The directories of versions. */
+  readonly runs: () => Promise<string[]>;
+  readonly current: () => Promise<string>;
+}
+
+/** A clean Debian that ends with the test, with packages of four versions. */
+async function openDebian(t: ExecutionContext): Promise<Debian> {
+  const dir = await mkdtemp(join(tmpdir(), "svc-scripts-"));
+  t.teardown(() => rm(dir, { recursive: true, force: true }));
+  const debs = await Promise.all([1, 2, 3, 4].map((version) => pack(dir, version)));
+  await mkdir(join(dir, "box"));
+  const box = `mount -t tmpfs tmpfs "$1" && cd "$1" && mkdir upper work root &&
+    mount -t overlay overlay -o "lowerdir=$2,upperdir=$1/upper,workdir=$1/work" root &&
+    mount -t proc proc root/proc && exec chroot root sh -c "touch /ready; exec sleep infinity"`;
+  const namespaces = ["--mount", "--pid", "--fork", "--kill-child", "--propagation", "private"];
+  const child = spawn("unshare", [...namespaces, "sh", "-c", box, "sh", join(dir, "box"), debian], {
+    stdio: ["ignore", "ignore", "inherit"],
+  });
+  t.teardown(() => child.kill("SIGKILL"));
+  const pid = await eventually(async () => {
+    const children = await readFile(`/proc/${child.pid ?? 0}/task/${child.pid ?? 0}/children`, "utf8");
+    assert.ok(existsSync(`/proc/${Number(children)}/root/ready`));
+    return Number(children);
+  });
+  const path = (inside: string): string => `/proc/${pid}/root${inside}`;
+  for (const [at, deb] of debs.entries()) await copyFile(deb, path(`/root/${at + 1}.deb`));
+  await writeFile(path("/usr/bin/systemctl.new"), '#!/bin/sh\necho "$@" >> /root/told\n', { mode: 0o755 });
+  const sh = async (script: string): Promise<string> => {
+    const env = { PATH: "/usr/sbin:/usr/bin:/sbin:/bin", DEBIAN_FRONTEND: "noninteractive" };
+    const { stdout, stderr } = await run(
+      "nsenter",
+      [`--target=${pid}`, "--mount", "--pid", "--root", "--wd", "sh", "-ec", script],
+      { env },
+    );
+    return stdout + stderr;
+  };
+  await sh("mv /usr/bin/systemctl.new /usr/bin/systemctl; mkdir -p /run/systemd/system");
+  return {
+    ...{ path, sh },
+    install: async (version) => {
+      await sh(`dpkg --install /root/${version}.deb`);
+    },
+    told: async () =>
+      (await sh("cat /root/told 2>/dev/null || true; rm -f /root/told")).split("\n").slice(0, -1),
+    runs: async () => (await readdir(path("/usr/lib/svc"))).filter((name) => name.startsWith("run.")).sort(),
+    current: () => readlink(path("/usr/lib/svc/current")),
+  };
+}
+
+debianTest(
+  `nothing is started unasked, and an upgrade keeps what still runs of earlier ones${reason}`,
+  async (t) => {
+    t.timeout(120_000);
+    const { path, sh, install, told, runs, current } = await openDebian(t);
+    await install(1);
+    t.deepEqual(await told(), ["daemon-reload"]);
+    const first = await current();
+    t.deepEqual(await runs(), [first]);
+    t.is(await sh("setpriv --reuid=1 --regid=1 --clear-groups svc"), "1 compiled\n", "for everybody");
+    // What watches over an app, and says no more than where it lies.
+    const supervisor = await sh(`sh /usr/lib/svc/${first}/supervisor > /dev/null 2>&1 & echo $!`);
+
+    await install(2);
+    // The script of the version before tells it, too.
+    t.deepEqual(await told(), ["daemon-reload", "daemon-reload", "try-restart svc.service"]);
+    const second = await current();
+    t.deepEqual(await runs(), [first, second].sort());
+    t.is(await sh("svc"), "2 compiled\n");
+
+    // What a configuration leaves that was killed in the middle.
+    await symlink(first, path("/usr/lib/svc/current.new"));
+    await install(3);
+    const third = await current();
+    t.deepEqual(await runs(), [first, second, third].sort(), "an app's, that of a daemon, and the new one");
+    t.is(await sh("svc"), "3 compiled\n");
+    t.deepEqual(
+      (await readdir(path("/usr/lib/svc"))).filter((name) => name.startsWith("current")),
+      ["current"],
+    );
+
+    await sh(`kill ${supervisor}`);
+    await install(4);
+    const fourth = await current();
+    t.deepEqual(await runs(), [third, fourth].sort());
+    t.regex(await sh("svc"), /^4 /, "slower to start, no more");
+  },
+);
+
+debianTest(`where no systemd runs none is told anything${reason}`, async (t) => {
+  t.timeout(120_000);
+  const { sh, install, told } = await openDebian(t);
+  await sh("rmdir /run/systemd/system");
+  for (const version of [1, 2]) await install(version);
+  await sh("dpkg --purge svc");
+  t.deepEqual(await told(), []);
+});
+
+debianTest(
+  `a purge keeps apps unless it was told otherwise, and a removal whatever it was told${reason}`,
+  async (t) => {
+    t.timeout(120_000);
+    const { path, sh, install, told } = await openDebian(t);
+    const kept = ["/var/lib/svc/apps", "/etc/svc/svc.toml"];
+    const isThere = (): boolean[] => kept.map((file) => existsSync(path(file)));
+    const refuse = (): Promise<string> => sh("echo svc svc/keep-apps boolean false | debconf-set-selections");
+    await sh("mkdir -p /var/lib/svc /etc/svc /var/cache/svc; touch /var/lib/svc/apps /etc/svc/svc.toml");
+    await install(1);
+    await told();
+    await sh("dpkg --remove svc");
+    t.deepEqual(await told(), ["disable --now svc.socket svc.service", "daemon-reload"]);
+    t.false(existsSync(path("/usr/lib/svc")), "nothing of the package is left");
+    t.true(existsSync(path("/var/cache/svc")), "what is fetched or unpacked is the purge's");
+    t.regex(await sh("dpkg --purge svc"), /\/var\/lib\/svc and \/etc\/svc are kept/);
+    t.deepEqual(isThere(), [true, true]);
+    t.false(existsSync(path("/var/cache/svc")));
+    // debconf begins the script anew.
+    t.deepEqual(await told(), ["daemon-reload", "daemon-reload"]);
+
+    await install(2);
+    await refuse();
+    await sh("dpkg --remove svc");
+    t.deepEqual(isThere(), [true, true]);
+    await told();
+    await install(3);
+    await refuse();
+    await told();
+    t.notRegex(await sh("dpkg --purge svc"), /kept/);
+    t.deepEqual(isThere(), [false, false]);
+    t.deepEqual(
+      (await told()).filter((words) => words.startsWith("kill ")),
+      ["kill --kill-who=all --signal=SIGKILL svc.service"],
+    );
+    // What was asked is asked anew of the next one.
+    t.is(await sh("debconf-show svc"), "");
+  },
+);
