@@ -2559,6 +2559,8 @@ export interface components {
              *     found.
              */
             available_version?: string;
+            /** @description How it ended, as `state_reason` says it behind `BACKOFF`; absent while it does not wait to start again after it ended by itself. */
+            ended_reason?: string;
         };
         /** @description What is known of an app's backups. */
         AppBackups: {

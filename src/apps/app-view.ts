@@ -46,7 +46,7 @@ export function viewApp(parts: ViewParts): AppView {
   const exitCode = status?.exitCode ?? app.failure?.exitCode;
   const exitSignal = status?.exitSignal ?? app.failure?.signal;
   const nextRestartAtMs = isRunning ? status?.nextRestartAtMs : dueStartAtMs;
-  const healthReason = isRunning ? status?.healthReason : undefined;
+  const [healthReason, endedReason] = isRunning ? [status?.healthReason, status?.endedReason] : [];
   return {
     id: app.id,
     name: app.name,
@@ -86,6 +86,7 @@ export function viewApp(parts: ViewParts): AppView {
     restartRequired: isRunning && changedSettings(app).length > 0,
     ...(nextRestartAtMs !== undefined && { nextRestartAt: timestampFromMs(nextRestartAtMs) }),
     ...(healthReason !== undefined && { healthReason }),
+    ...(endedReason !== undefined && { endedReason }),
     ...(backups !== undefined && { backups: viewBackups(backups) }),
     ...(app.placement !== null && { placement: { on: "swarm", ...app.placement } }),
     tasks: (status?.tasks ?? []).map(({ sinceMs, ...task }) => ({

@@ -97,7 +97,13 @@ function statusOfOne(facts: Facts, subject: string, context: StatusContext): Run
       const reason = endOf(facts, subject);
       if (restartAtMs !== undefined) {
         const backoff = `BACKOFF after ${context.restarts} restarts: ${reason}`;
-        return { ...ended, state: "STARTING", reason: backoff, nextRestartAtMs: restartAtMs };
+        return {
+          ...ended,
+          state: "STARTING",
+          reason: backoff,
+          nextRestartAtMs: restartAtMs,
+          endedReason: reason,
+        };
       }
       const endedWell = exitCode === 0 && facts.error === "" && !facts.wasOutOfMemory;
       const state = endedWell ? "STOPPED" : "CRASHED";
@@ -119,6 +125,7 @@ function statusOfSeveral(all: readonly RuntimeStatus[]): RuntimeStatus {
     restarts: 0,
     ...(exitCode !== undefined && { exitCode }),
     ...(troubled?.nextRestartAtMs !== undefined && { nextRestartAtMs: troubled.nextRestartAtMs }),
+    ...(troubled?.endedReason !== undefined && { endedReason: troubled.endedReason }),
     lastLines: troubled?.lastLines ?? [],
   };
   if (running.length > 0) {

@@ -84,6 +84,8 @@ export interface RuntimeStatus {
   readonly restarts: number;
   /** When it starts again by itself after it ended, unix milliseconds: it is STARTING until then. */
   readonly nextRestartAtMs?: number;
+  /** How it ended that starts again then, without a full stop. */
+  readonly endedReason?: string;
   /** It did not end by itself: what watches over it was ended. Where it is meant to run, it is to be started again. */
   readonly isLost?: boolean;
   /** The last lines before it failed or crashed, 20 at most. */

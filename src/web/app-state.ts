@@ -14,8 +14,6 @@ export function isComingBack({ nextRestartAt }: App): boolean {
 }
 
 /** Why it is in its state; empty where the state says everything. */
-export function reasonOf(app: App): string {
-  const { stateReason, restarts } = app;
-  const [, why] = /^BACKOFF[^:]*: (.+)$/s.exec(stateReason) ?? [];
-  return why === undefined ? sentence(stateReason) : texts.app.startsAgain(why, restarts);
+export function reasonOf({ stateReason, endedReason, restarts }: App): string {
+  return endedReason === undefined ? sentence(stateReason) : texts.app.startsAgain(endedReason, restarts);
 }

@@ -123,6 +123,9 @@ test("an app that does not stay up is a failure, shows as one, and takes new set
     await svc(daemon, ["app", "info", "web"]),
   ];
   t.regex(list, /STARTING \(in \d+m/, "the time counts down");
+  const waiting = await apps.getApp({ id: "web" });
+  t.regex(waiting.endedReason ?? "", /^it exited with code 3$/);
+  t.true(waiting.stateReason.endsWith(`: ${waiting.endedReason}`));
   t.regex(info, /State: +STARTING \(in \d+m[^]*Reason: +BACKOFF after/);
   const upgraded = await svc(daemon, ["upgrade", "--all"]);
   t.like(upgraded, { code: 0, out: "" });
@@ -135,7 +138,11 @@ test("an app that does not stay up is a failure, shows as one, and takes new set
   await writeFile(join(daemon.storeDir, "apps", "web", "data", "ready"), "");
   const again = await svc(daemon, ["app", "start", "web"]);
   t.is(again.code, 0, again.err);
-  t.like(await apps.getApp({ id: "web" }), { state: "RUNNING", health: "healthy" });
+  t.like(await apps.getApp({ id: "web" }), {
+    state: "RUNNING",
+    health: "healthy",
+    endedReason: undefined,
+  });
   t.is((await apps.getAppSettings({ id: "web" })).running?.["greeting"], "well");
   await apps.removeApp({ id: "web" });
 });

@@ -125,6 +125,12 @@ test("a project is up while something of it runs; what does not work shows in it
   for (const part of [crashed, never]) {
     t.false(isUpNow(statusOf([service("a", {}), service("b", part)], context)), "a start looks at it");
   }
+  const waiting = { ...context, restarts: 2, endOf: () => ({ restartAtMs: 9, why: "" }) };
+  const endedReason = 'service "b" ended with exit code 3';
+  t.like(statusOf([service("a", {}), service("b", crashed)], waiting), {
+    ...{ state: "RUNNING", reason: `BACKOFF after 2 restarts: ${endedReason}` },
+    ...{ nextRestartAtMs: 9, endedReason },
+  });
   t.deepEqual(statusOf([], context).state, "CRASHED");
   t.deepEqual(statusOf([], { ...context, isWanted: false }).state, "STOPPED");
 });

@@ -137,8 +137,12 @@ dockerTest(`a crash, restarts by svc, and giving up are seen within a second${ne
   );
   await startApp(fixture.runtime, app);
   const seen = new Set<string>();
+  const ends = new Set<string | undefined>();
   using _listening = runtime.onChange((id) => {
-    if (id === "crash") seen.add(runtime.status("crash")!.reason);
+    if (id !== "crash") return;
+    const { reason, endedReason } = runtime.status("crash")!;
+    seen.add(reason);
+    ends.add(endedReason);
   });
   const before = runtime.revision;
   await eventually(() => {
@@ -155,6 +159,8 @@ dockerTest(`a crash, restarts by svc, and giving up are seen within a second${ne
     [...seen].some((reason) => reason.startsWith("BACKOFF after 0 restarts: it ended with exit code 7")),
     [...seen].join(),
   );
+  t.true(ends.has("it ended with exit code 7"));
+  t.is(status.endedReason, undefined);
   // It is started again from there.
   await runtime.start(app);
   t.is(runtime.status("crash")?.state, "RUNNING");

@@ -234,6 +234,7 @@ for (const [name, unit, expected] of [
       exitSignal: "SIGKILL",
       restarts: 2,
       nextRestartAtMs: 1_008_000,
+      endedReason: "it was ended by SIGKILL",
     },
   ],
   [

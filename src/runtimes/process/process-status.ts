@@ -1,4 +1,5 @@
 import type { RuntimeStatus } from "../runtime.ts";
+import { describeExit } from "./app-exit.mjs";
 import type { SupervisorState } from "./supervisor-types.ts";
 
 /** An app on the `process` runtime, as its supervisor or what that left behind shows it. */
@@ -32,7 +33,10 @@ export function statusOf(state: SupervisorState): ProcessStatus {
     ...(typeof exit?.code === "number" && { exitCode: exit.code }),
     ...(exit?.signal && { exitSignal: exit.signal }),
     restarts,
-    ...(nextRestartAt !== undefined && { nextRestartAtMs: Date.parse(nextRestartAt) }),
+    ...(nextRestartAt !== undefined && {
+      nextRestartAtMs: Date.parse(nextRestartAt),
+      ...(exit !== undefined && { endedReason: describeExit(exit) }),
+    }),
     ...(interrupted === true && { isLost: true }),
     lastLines: exit?.lastLines ?? [],
     leftover,

@@ -208,7 +208,7 @@ export class SupervisorWatch {
         return;
       }
       const reason = "its supervisor was killed";
-      const { nextRestartAtMs: _, ...ended } = statusOf({ ...state, health: null, reason });
+      const { nextRestartAtMs: _, endedReason: __, ...ended } = statusOf({ ...state, health: null, reason });
       this.#become({ ...ended, state: "CRASHED", isLost: true });
     }
   }

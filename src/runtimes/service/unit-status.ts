@@ -56,7 +56,8 @@ export function unitStatus(unit: UnitProperties | undefined, context: StatusCont
     case "activating": {
       if (unit?.["SubState"] !== "auto-restart") return { ...known, state: "STARTING" };
       const nextRestartAtMs = Math.round(atMs("StateChangeTimestampMonotonic")) + restart.delayMs;
-      return { ...known, state: "STARTING", reason: `BACKOFF: ${whyEnded(unit)}`, nextRestartAtMs };
+      const endedReason = whyEnded(unit);
+      return { ...known, state: "STARTING", reason: `BACKOFF: ${endedReason}`, nextRestartAtMs, endedReason };
     }
     case "deactivating":
       return { ...known, state: "STOPPING" };
