@@ -184,13 +184,20 @@ async function programs(): Promise<Programs> {
   return fromSources ? sourcePrograms() : bundledPrograms();
 }
 
+/** One Ctrl-C comes twice where npm or timeout(1) passes on what the terminal has told everybody. */
+const sameSignalMs = 500;
+
 /** The first signal asks the command to end, which may have something to put in order; the second does not ask. */
 function abortOnSignal(): AbortSignal {
   const controller = new AbortController();
+  let askedAtMs = 0;
   for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) {
     process.on(signal, () => {
-      if (controller.signal.aborted) process.exit(exitCodes.interrupted);
-      controller.abort();
+      const nowMs = performance.now();
+      if (!controller.signal.aborted) {
+        askedAtMs = nowMs;
+        controller.abort();
+      } else if (nowMs - askedAtMs > sameSignalMs) process.exit(exitCodes.interrupted);
     });
   }
   return controller.signal;

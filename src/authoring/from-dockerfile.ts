@@ -23,7 +23,9 @@ export async function fromDockerfile(files: PackageFiles, name: string): Promise
       ...(first === undefined ? ["it exposes no port: add ports where it listens on one"] : []),
       ...(env.length === 0
         ? []
-        : [`${env.join(", ")} stay as the image has them: make settings of those that people choose`]),
+        : [
+            `variables stay as the image has them (${env.join(", ")}): make settings of those that people choose`,
+          ]),
       ...(stage.some(({ word }) => word === "HEALTHCHECK")
         ? ["its HEALTHCHECK is not read: say health in svc.yaml"]
         : []),

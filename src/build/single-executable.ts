@@ -35,7 +35,7 @@ export async function makeSingleExecutable({ root, bundle, outFile }: Executable
       sources.set(relative(bundle, path), path);
     }
     sources.set(thirdPartyFiles.licenses, await writeLicenses(root, bundle, work));
-    const assets = Object.fromEntries([...sources].sort(([a], [b]) => (a < b ? -1 : 1)));
+    const assets = Object.fromEntries(sources);
     await bundleStart(
       root,
       join(work, mainFile),

@@ -50,6 +50,7 @@ export async function runPackage(
     // Ctrl-C is how it ends.
     if (!context.host.interrupted.aborted) throw error;
   } finally {
+    if (context.host.interrupted.aborted) context.note("Ending it, and removing what it made.");
     try {
       await end(context, daemon);
     } finally {

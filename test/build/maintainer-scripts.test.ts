@@ -37,7 +37,7 @@ const debianTest = obstacle === undefined ? test : test.skip;
 const program = (version: number): string => `#!/bin/sh
 here=$(dirname "$(readlink --canonicalize "$0")")
 if [ "$1" = __compile ]; then
-  echo compiled > "$here/code"
+  echo compiled | tee "$here/code"
   exit ${version === 4 ? 1 : 0}
 fi
 echo ${version} "$(cat "$here/code")"
@@ -149,6 +149,8 @@ debianTest(
       ["current"],
     );
 
+    await sh("/var/lib/dpkg/info/svc.postinst abort-remove");
+    t.is(await current(), third, "nothing is configured");
     await sh(`kill ${supervisor}`);
     await install(4);
     const fourth = await current();
@@ -177,6 +179,7 @@ debianTest(
     await sh("mkdir -p /var/lib/svc /etc/svc /var/cache/svc; touch /var/lib/svc/apps /etc/svc/svc.toml");
     await install(1);
     await told();
+    await symlink("run.left", path("/usr/lib/svc/current.new"));
     await sh("dpkg --remove svc");
     t.deepEqual(await told(), ["disable --now svc.socket svc.service", "daemon-reload"]);
     t.false(existsSync(path("/usr/lib/svc")), "nothing of the package is left");

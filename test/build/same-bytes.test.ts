@@ -1,10 +1,23 @@
 /** What is packed does not tell who packed it, when, or in what order its files came to be. */
 import { spawnSync } from "node:child_process";
 import { createHash } from "node:crypto";
-import { chmod, chown, mkdir, mkdtemp, readFile, readdir, rm, utimes, writeFile } from "node:fs/promises";
+import {
+  chmod,
+  lchown,
+  lutimes,
+  mkdir,
+  mkdtemp,
+  readFile,
+  readdir,
+  rm,
+  symlink,
+  utimes,
+  writeFile,
+} from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { gunzipSync } from "node:zlib";
 import test, { type ExecutionContext } from "ava";
 import { makeSingleExecutable } from "../../src/build/single-executable.ts";
 import { makeTarball } from "../../src/build/tarball.ts";
@@ -38,17 +51,15 @@ async function twice(t: ExecutionContext): Promise<[one: string, other: string]>
       await chmod(file, path.endsWith(".cjs") ? mode : mode & 0o666);
       await utimes(file, atSecs, atSecs);
     }
+    await symlink("nowhere", join(bundle, "link"));
+    await lutimes(join(bundle, "link"), epoch, epoch);
     return bundle;
   };
   const one = await write("one", all, 0o755, 1_000_000_000);
   const other = await write("other", all.toReversed(), 0o700, 1_500_000_000);
-  for (const entry of await readdir(other, { recursive: true }))
-    // Another owner where this is root, another group of one's own else.
-    await chown(
-      join(other, entry),
-      process.getuid?.() === 0 ? 65_534 : -1,
-      process.getgroups?.().at(-1) ?? -1,
-    );
+  // Another owner and group where this is root, another group of one's own else.
+  const [uid, gid] = process.getuid?.() === 0 ? [65_534, 65_534] : [-1, process.getgroups?.().at(-1) ?? -1];
+  for (const entry of await readdir(other, { recursive: true })) await lchown(join(other, entry), uid, gid);
   const listed = (bundle: string): string => spawnSync("ls", ["-U", bundle], { encoding: "utf8" }).stdout;
   t.not(listed(one), listed(other), "in another order");
   return [one, other];
@@ -67,6 +78,12 @@ test("a tarball is the same bytes, and all in it is root's", async (t) => {
   t.deepEqual(first, second);
   // The header of a gzip file: no name, and no time (RFC 1952, 2.3).
   t.deepEqual([...first.subarray(0, 8)], [0x1f, 0x8b, 8, 0, 0, 0, 0, 0]);
+  // Where the names of owner and group stand, as somebody's machine knows them (tar(5), "Pre-POSIX" and "UStar").
+  t.true(
+    gunzipSync(first)
+      .subarray(265, 329)
+      .every((byte) => byte === 0),
+  );
   const listed = spawnSync(
     "tar",
     ["--list", "--verbose", "--numeric-owner", "--full-time", "--utc"].concat("--gzip"),
@@ -91,6 +108,7 @@ test("a tarball is the same bytes, and all in it is root's", async (t) => {
       `drwxr-xr-x 0/0 0 ${date} svc-1/chunks/`,
       `${program} 1 ${date} svc-1/chunks/a.cjs`,
       `${program} 1 ${date} svc-1/chunks/z.cjs`,
+      `lrwxrwxrwx 0/0 0 ${date} svc-1/link -> nowhere`,
       `${program} 4 ${date} svc-1/svc.cjs`,
     ],
   );

@@ -117,8 +117,10 @@ test("a template is shown before it is written, and lies over nothing", async (t
 test("init says with its exit code that what it wrote has problems", async (t) => {
   for (const json of [[], ["--json"]]) {
     const dir = await directory(t, { Procfile: "web: node missing.js\n" });
-    const { exitCode, stdout } = await svc("package", "init", dir, "--yes", ...json);
+    const { exitCode, stdout, stderr } = await svc("package", "init", dir, "--yes", ...json);
     t.is(exitCode, 1);
+    if (json.length === 0)
+      t.regex(stderr, /\nWrote .*svc\.yaml\. To be mended before it can be installed:\n$/);
     t.regex(stdout, /there is no file .{1,2}missing\.js/);
   }
 });
@@ -277,9 +279,12 @@ test("run builds and runs a package with its log, and Ctrl-C leaves nothing", as
   child.stderr.on("data", (chunk: Buffer) => (stderr += chunk.toString()));
   await eventually(() => assert.match(stdout, /pid (\d+) listens/, `${stdout}\n${stderr}`), 60_000);
   const pid = Number(/pid (\d+) listens/.exec(stdout)?.[1]);
+  // As npm passes it on.
   child.kill("SIGINT");
+  setTimeout(() => child.kill("SIGINT"), 50);
   const [exitCode] = (await ended) as [number | null];
   t.is(exitCode, 0, stderr);
+  t.regex(stderr, /\nEnding it, and removing what it made\.\n$/);
   t.throws(() => process.kill(pid, 0), { code: "ESRCH" });
   t.deepEqual(await readdir(scratch), []);
 });
