@@ -81,6 +81,7 @@ const advice: Readonly<Record<string, Advice>> = {
   root_required: { words: "; run it with ", command: "sudo" },
   "not_found app": { words: "; see what is installed with: ", command: "svc ls" },
   "not_found schedule": { words: "; see the jobs with: ", command: "svc schedule list" },
+  "not_found package": { words: "; see what there is with: ", command: "svc search" },
   "not_found source": { words: "; see what there is with: ", command: "svc source ls" },
   "not_found storage": { words: "; see what there is with: ", command: "svc backup storage ls" },
   "not_found node": { words: "; see what there is with: ", command: "svc node list" },

@@ -130,8 +130,12 @@ async function readConfigFile(file: string, named: boolean): Promise<string> {
     return await handle.readFile("utf8");
   } catch (error) {
     if (error instanceof SvcError) throw error;
-    if ((error as NodeJS.ErrnoException).code === "ENOENT" && !named) return "";
-    throw notFound("file", file, `cannot read the configuration file ${file}`, error);
+    const isThere = (error as NodeJS.ErrnoException).code !== "ENOENT";
+    if (!isThere && !named) return "";
+    const message = isThere
+      ? `cannot read the configuration file ${file}`
+      : `there is no configuration file ${file}`;
+    throw notFound("file", file, message, error);
   }
 }
 

@@ -55,6 +55,10 @@ function describe(error: ErrorObject, document: YamlDocument): Problem[] {
       const name = error.propertyName;
       const where = name === undefined ? path : [...path, name];
       const value = name ?? error.data;
+      if (where.length === 0) {
+        const whole = `the whole of it ${expectation(error)}, and is ${quote(value)}`;
+        return at(where, value === null ? "it is empty" : whole);
+      }
       return at(where, `${keyPath(where)}: ${quote(value)} ${expectation(error)}`);
     }
   }

@@ -155,7 +155,11 @@ const cases: CommandCase[] = [
     exitCode: 3,
     stderr: /no package "examples"; what is here: svc install \.\/examples\n$/,
   },
-  { args: ["install", "nowhere"], exitCode: 3, stderr: /no package "nowhere"\n$/ },
+  {
+    args: ["install", "nowhere"],
+    exitCode: 3,
+    stderr: /no package "nowhere"; see what there is with: svc search\n$/,
+  },
   { args: ["install", "./nowhere"], exitCode: 2, stderr: /^svc: there is no \/[^\n]*\/nowhere\n$/m },
   {
     args: ["install", "broken"],

@@ -42,6 +42,9 @@ test("init begins a package, which check finds nothing in", async (t) => {
   const again = await svc("package", "init", dir);
   t.is(again.exitCode, 2);
   t.regex(again.stderr, /is there already/);
+  const nowhere = await svc("package", "check", `${dir}-too`);
+  t.deepEqual([nowhere.exitCode, nowhere.stdout], [2, ""]);
+  t.regex(nowhere.stderr, /^svc: there is no \/.*fresh-too\n$/);
 });
 
 test("check says who may install what asks for permissions", async (t) => {

@@ -17,7 +17,7 @@ for (const [title, lines, code, sentence] of [
     2,
     /no account "no-such-account"/,
   ],
-  ["that is not there", undefined, 3, /cannot read the configuration file/],
+  ["that is not there", undefined, 3, /there is no configuration file \//],
 ] as const) {
   test(`a configuration ${title}`, async (t) => {
     const dir = await mkdtemp(join(tmpdir(), "svc-check-"));

@@ -182,6 +182,14 @@ test("svc ls shows the apps of a state, a runtime or an owner", async (t) => {
     t.deepEqual([exitCode, stdout], [0, ""], filter);
     t.regex(stderr, /None of the installed apps is such a one/, filter);
   }
+  for (const [filter, words] of [
+    ["--state=runing", /no state "runing"; there are installing, stopped, starting, /],
+    ["--runtime=doker", /no runtime "doker"; there are process, docker, compose, service$/m],
+  ] as const) {
+    const { exitCode, stderr } = await svc("ls", filter);
+    t.is(exitCode, 2, filter);
+    t.regex(stderr, words);
+  }
   const json = await svc("ls", "--json", "--state", "running");
   t.deepEqual(JSON.parse(json.stdout), { apps: [], next_page_token: "" });
 });

@@ -182,7 +182,8 @@ const refused: [name: string, text: string, message: RegExp][] = [
   ["a reserved key", `${minimal}__proto__: {a: 1}\n`, /line 5: the key "__proto__" is reserved/],
   ["broken YAML", `${head}process: {exec: [a\n`, /line 5: /],
   ["several documents", `${minimal}---\na: 1\n`, /multiple documents/],
-  ["nothing", "", /line 1: .*null must be a map/],
+  ["nothing", "", /line 1: it is empty$/],
+  ["no keys", "hello", /line 1: the whole of it must be a map, and is "hello"$/],
   [
     "a port that names no setting",
     `${minimal}ports: [{name: http, setting: port}]\n`,

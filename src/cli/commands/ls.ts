@@ -46,9 +46,23 @@ function isMeant({ state, runtime, owner, outdated }: Filters): (app: App) => bo
     (outdated !== true || app.available_version !== undefined);
 }
 
+/** @throws UsageError for a word that no app has */
+async function requireWords({ state, runtime }: Filters): Promise<void> {
+  if (state === undefined && runtime === undefined) return;
+  const { AppRuntimes, AppStates } = await import("../../../gen/svc/v1/words.ts");
+  for (const [what, word, words] of [
+    ["state", state, AppStates.map((each) => each.toLowerCase())],
+    ["runtime", runtime, AppRuntimes],
+  ] as const) {
+    if (word !== undefined && !words.some((each) => each === (what === "state" ? word.toLowerCase() : word)))
+      throw new UsageError(`there is no ${what} "${word}"; there are ${words.join(", ")}`);
+  }
+}
+
 export async function showApps(context: CommandContext, options: ListOptions = {}): Promise<void> {
   const { watch = false, allNodes = false } = options;
   const { quiet = false } = context.options;
+  await requireWords(options);
   if (allNodes) {
     if (quiet) throw new UsageError("an id alone does not say on which node it is: leave --quiet out");
     if (watch) throw new UsageError("several nodes are asked once: leave --watch out");

@@ -81,6 +81,7 @@ async function init(context: CommandContext, dir: string, options: InitOptions):
 
 async function check(context: CommandContext, dir: string): Promise<void> {
   requireOwn(context, dir);
+  if (!exists(dir)) throw new UsageError(`there is no ${dir}`);
   const report = await checked(context, dir);
   const { manifest } = report;
   const permissions = manifest?.permissions ?? [];

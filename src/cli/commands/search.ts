@@ -1,7 +1,7 @@
 /** `svc search` and `svc source show`: what can be installed. */
 import type { Command } from "commander";
 import { notFound } from "../../errors.ts";
-import { asSvcError, UsageError } from "../failure.ts";
+import { AdvisedError, asSvcError, UsageError } from "../failure.ts";
 import type { CommandContext } from "../context.ts";
 import type { RunCommand } from "../run-command.ts";
 import { escapeControls } from "../render/escape.ts";
@@ -64,8 +64,10 @@ export async function showSource(context: CommandContext, spec: string): Promise
     return showPackages(context, answer, `There are no packages in ${source}.`);
   }
   tellProblems(context, answer);
-  if (card === undefined)
-    throw notFound("package", id, `there is no ${id} in ${source}: svc source show ${source}`);
+  if (card === undefined) {
+    const message = `there is no ${id} in ${source}; see what there is with: svc source show ${source}`;
+    throw new AdvisedError(notFound("package", id, message), message);
+  }
   if (context.json) return context.printJson(card);
   await context.print(
     renderFields(

@@ -53,7 +53,7 @@ interface RotateOptions {
 }
 
 const kinds: Readonly<Record<string, string>> = {
-  peer: "root on this machine, with the primary token's authority",
+  peer: "the daemon's own user on this machine, with the primary token's authority",
   primary: "the primary token",
   replaced: "the primary token that a rotation replaced",
 };
