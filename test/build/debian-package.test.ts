@@ -93,7 +93,8 @@ async function packNext(deb: string, tree: string): Promise<string> {
       (await machine.systemctl("show", "--value", `--property=${what}`, unit)).trim();
 
     // Nothing is started or enabled unasked.
-    await dpkg("--install", "/root/node.deb", "/root/svc.deb");
+    const install = "DEBIAN_FRONTEND=noninteractive dpkg --install /root/node.deb /root/svc.deb 2>&1";
+    const said = await machine.run("sh", "-c", install);
     for (const unit of ["svc.service", "svc.socket"]) {
       t.is(await property("ActiveState", unit), "inactive", unit);
       t.is(await property("UnitFileState", unit), "disabled", unit);
@@ -101,7 +102,10 @@ async function packNext(deb: string, tree: string): Promise<string> {
     t.is(await machine.run("svc", "--version"), `${version}\n`);
     for (const pack of ["first-stage", "ahead", "daemon"]) {
       const compiled = `/usr/lib/svc/current/chunks/${pack}.code`;
-      t.true(existsSync(machine.path(compiled)), `${pack}: compiled for the Node that is here`);
+      t.true(
+        existsSync(machine.path(compiled)),
+        `${pack}: compiled for the Node that is here; the installation said ${said}`,
+      );
     }
     t.regex(await machine.run("man", "-P", "cat", "svc"), /svc app start ID/);
     t.regex(await machine.run("man", "-P", "cat", "svc.yaml"), /health\.http\.path/);

@@ -104,7 +104,9 @@ export class SystemdMachine implements AsyncDisposable {
 
   /** Runs a command inside; resolves with what it prints. */
   async run(...argv: string[]): Promise<string> {
-    return (await run("nsenter", [...this.#enter(), ...argv])).stdout;
+    // Where temporary things lie out here is no place in there.
+    const env = { ...process.env, TMPDIR: undefined };
+    return (await run("nsenter", [...this.#enter(), ...argv], { env })).stdout;
   }
 
   async systemctl(...args: string[]): Promise<string> {
