@@ -18,27 +18,31 @@ import type { ReasonPayloads, SvcError } from "./errors.ts";
 interface PayloadKind {
   /** The member of `ErrorDetail.payload` that it is. */
   readonly name: NonNullable<ErrorDetail["payload"]["case"]>;
-  readonly schema: DescMessage;
+  /** Not before somebody asks: with it the descriptors of all payloads are decoded. */
+  readonly schema: () => DescMessage;
 }
 
 /** A reason that is not here says everything by itself. */
 export const payloadKinds: Readonly<Record<keyof ReasonPayloads, PayloadKind>> = {
-  token_denied: { name: "tokenDenied", schema: TokenDeniedSchema },
-  not_found: { name: "notFound", schema: NotFoundErrorSchema },
-  license_required: { name: "licenseRequired", schema: LicenseRequiredSchema },
-  ambiguous: { name: "ambiguous", schema: AmbiguousSchema },
-  no_manifest: { name: "noManifest", schema: NoManifestSchema },
-  invalid_request: { name: "invalidRequest", schema: InvalidRequestSchema },
-  owned_by_app: { name: "ownedByApp", schema: OwnedByAppSchema },
-  job_owned: { name: "jobOwned", schema: JobOwnedSchema },
-  internal: { name: "internal", schema: InternalErrorSchema },
-  build_failed: { name: "commandFailed", schema: CommandFailedSchema },
-  start_failed: { name: "commandFailed", schema: CommandFailedSchema },
+  token_denied: { name: "tokenDenied", schema: () => TokenDeniedSchema },
+  not_found: { name: "notFound", schema: () => NotFoundErrorSchema },
+  license_required: { name: "licenseRequired", schema: () => LicenseRequiredSchema },
+  ambiguous: { name: "ambiguous", schema: () => AmbiguousSchema },
+  no_manifest: { name: "noManifest", schema: () => NoManifestSchema },
+  invalid_request: { name: "invalidRequest", schema: () => InvalidRequestSchema },
+  owned_by_app: { name: "ownedByApp", schema: () => OwnedByAppSchema },
+  job_owned: { name: "jobOwned", schema: () => JobOwnedSchema },
+  internal: { name: "internal", schema: () => InternalErrorSchema },
+  build_failed: { name: "commandFailed", schema: () => CommandFailedSchema },
+  start_failed: { name: "commandFailed", schema: () => CommandFailedSchema },
 };
 
 /** The payload of an error; undefined when its reason has none. A reason that has one always carries it, empty if need be. */
-export function payloadOf(error: SvcError): (PayloadKind & { readonly value: Message }) | undefined {
+export function payloadOf(
+  error: SvcError,
+): { readonly name: PayloadKind["name"]; readonly schema: DescMessage; readonly value: Message } | undefined {
   if (!Object.hasOwn(payloadKinds, error.reason)) return undefined;
-  const kind = payloadKinds[error.reason as keyof ReasonPayloads];
-  return { ...kind, value: create(kind.schema, error.payload as Record<string, unknown> | undefined) };
+  const { name, schema: schemaOf } = payloadKinds[error.reason as keyof ReasonPayloads];
+  const schema = schemaOf();
+  return { name, schema, value: create(schema, error.payload as Record<string, unknown> | undefined) };
 }

@@ -59,15 +59,12 @@ const firstReadBytes = 64 << 10;
 
 const maxUrlChars = 4096;
 
-const compress = promisify(zstdCompress);
-const decompress = promisify(zstdDecompress);
-
 export async function encodeFooter(footer: ArchiveFooter): Promise<Buffer> {
   const text = JSON.stringify(footer);
   const raw = Buffer.from(text);
   if (raw.length > maxFooterBytes || hasMoreStructure(text, maxFooterStructure))
     throw new SvcError("not_possible", "the app's settings are too much for an archive: make them smaller");
-  const json = await compress(raw, { chunkSize: raw.length + 1024 });
+  const json = await promisify(zstdCompress)(raw, { chunkSize: raw.length + 1024 });
   const prefix = Buffer.alloc(prefixBytes);
   prefix.writeUInt32LE(skippableMagic, 0);
   prefix.writeUInt32LE(json.length + tailBytes, 4);
@@ -112,7 +109,7 @@ export async function readFooter(file: StoredFile, signal?: AbortSignal): Promis
   const isRight =
     isPrefix(frame, length + tailBytes) && hash("sha256", json, "buffer").equals(tail.subarray(0, 32));
   if (!isRight) throw damaged("has a damaged end");
-  const raw = await decompress(json, { maxOutputLength: Math.max(1, rawLength) }).catch(() => {
+  const raw = await promisify(zstdDecompress)(json, { maxOutputLength: Math.max(1, rawLength) }).catch(() => {
     throw damaged("has a damaged end");
   });
   const footer = checkFooter(parseJson(raw));

@@ -123,8 +123,17 @@ const packages = [
   "node_modules/pend/{package.json,index.js,LICENSE}",
 ];
 
+/**
+ * What the daemon evaluates at its first use and not while it starts: the descriptors of all services take as long as Node's own
+ * start. Each file of descriptors is a piece of its own.
+ */
+const descriptors = "gen/**/*_pb.ts";
+const forLater = /^gen\/.*_pb\.ts$/;
 /** What of Node the start of the daemon has no use for, and which takes its time to load: read at its first use. */
-const builtinsForLater = ["node:child_process", "node:https", "node:zlib"];
+const builtinsForLater = [
+  ...["node:child_process", "node:dns/promises", "node:http2", "node:https", "node:perf_hooks"],
+  ...["node:worker_threads", "node:zlib"],
+];
 
 /** What packages load for work that svc has none of: it is left out. */
 const unused: readonly (readonly [module: string, importer: string])[] = [
@@ -200,9 +209,14 @@ console.log(
 );
 
 async function bundle(): Promise<BuildResult<typeof kept>> {
+  const files = await Array.fromAsync(glob(descriptors, { cwd: root }));
+  const apart = files.map((file): [string, string] => [
+    `chunks/${file.replaceAll("/", "-").replace(/\.ts$/, "")}`,
+    file,
+  ]);
   return build({
     ...kept,
-    entryPoints,
+    entryPoints: { ...entryPoints, ...Object.fromEntries(apart) },
     absWorkingDir: root,
     outdir: freshDir,
     bundle: true,
@@ -256,6 +270,7 @@ async function writePieces({ outputFiles, metafile }: BuildResult<typeof kept>):
   }
   const entries = entryChunks(metafile.outputs, [...aheadOfDaemon.entries, ...wholeDaemon.entries]);
   const shared = neededAlone(metafile.outputs, packs, entries);
+  const [later, imported] = [piecesForLater(metafile.outputs), importedPieces(metafile.outputs)];
   const fromPacks = (code: string, own: Pack): string =>
     code.replaceAll(/require\("\.\/(?:chunks\/)?([^"/]+)"\)/g, (_call, name: string) => {
       const pack = packs.get(name);
@@ -267,8 +282,11 @@ async function writePieces({ outputFiles, metafile }: BuildResult<typeof kept>):
   const definitions = new Map<Pack, string[]>(packsInOrder.map((pack) => [pack, []]));
   for (const piece of outputFiles) {
     const name = basename(piece.path);
+    // Nobody loads it by this name.
+    if (name.startsWith("gen-") && !imported.has(name)) continue;
     const pack = packs.get(name);
-    const { target, code } = await commonJs(piece, pack !== undefined);
+    const { target, code: eager } = await commonJs(piece, pack !== undefined);
+    const code = pack === wholeDaemon ? withImportsForLater(eager, later) : eager;
     await mkdir(dirname(target), { recursive: true });
     if (pack !== undefined)
       definitions.get(pack)?.push(`"${name}"(exports,module){${fromPacks(code, pack)}}`);
@@ -292,6 +310,34 @@ async function writePieces({ outputFiles, metafile }: BuildResult<typeof kept>):
     `#!/usr/bin/env node\n"use strict";${versionCheck}\nrequire("./chunks/${firstStage.loader}")("${mainPiece}");\n`,
     { mode: 0o755 },
   );
+}
+
+/** Names of the files of which nothing is evaluated while the daemon starts. */
+function piecesForLater(outputs: Metafile["outputs"]): ReadonlySet<string> {
+  const found = Object.entries(outputs).filter(([, { inputs }]) => {
+    const files = Object.keys(inputs).filter((file) => (inputs[file]?.bytesInOutput ?? 0) > 0);
+    return files.length > 0 && files.every((file) => forLater.test(file));
+  });
+  return new Set(found.map(([path]) => basename(path)));
+}
+
+function importedPieces(outputs: Metafile["outputs"]): ReadonlySet<string> {
+  return new Set(Object.values(outputs).flatMap(({ imports }) => imports.map(({ path }) => basename(path))));
+}
+
+/** What is imported of such files becomes a call where it is used: `import_x.name` is `import_x().name`. */
+function withImportsForLater(code: string, later: ReadonlySet<string>): string {
+  const variables: string[] = [];
+  const declared = code.replaceAll(
+    /(\w+)=(require\("\.\/(?:chunks\/)?([^"/]+)"\))/g,
+    (eager, variable: string, call: string, name: string) => {
+      if (!later.has(name)) return eager;
+      variables.push(variable);
+      return `${variable}=()=>${call}`;
+    },
+  );
+  if (variables.length === 0) return code;
+  return declared.replaceAll(new RegExp(`\\b(${variables.join("|")})\\.`, "g"), "$1().");
 }
 
 /** Names of the files that the entries of a pack load, with what they load at once. */
@@ -369,7 +415,7 @@ async function commonJs(
     minifySyntax: true,
     minifyWhitespace: true,
   });
-  const later = new RegExp(`(import_node_\\w+=)require\\("(${builtinsForLater.join("|")})"\\)`, "g");
+  const later = new RegExp(`(import_\\w+=)require\\("(${builtinsForLater.join("|")})"\\)`, "g");
   const lazy = code.replaceAll(later, '$1__later("$2")');
   if (lazy !== code)
     prelude.push("const __later=name=>new Proxy({},{get:(_module,key)=>require(name)[key]});");

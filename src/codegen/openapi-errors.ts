@@ -44,7 +44,7 @@ function reasonsOf(status: number): string {
 }
 
 export const payloadMessages: readonly DescMessage[] = [
-  ...new Set(Object.values(payloadKinds).map(({ schema }) => schema)),
+  ...new Set(Object.values(payloadKinds).map(({ schema }) => schema())),
 ];
 
 /** The responses among the components, by name. */
@@ -108,7 +108,7 @@ export function errorReferences({
 export function errorSchema(): Schema {
   const payloads = Object.entries(payloadKinds).map(([reason, { schema: message }]): [string, Schema] => [
     reason,
-    { $ref: `#/components/schemas/${componentName(message)}`, description: `Payload of \`${reason}\`.` },
+    { $ref: `#/components/schemas/${componentName(message())}`, description: `Payload of \`${reason}\`.` },
   ]);
   return {
     type: "object",

@@ -123,7 +123,14 @@ function printRoutes(f: GeneratedFile, routes: readonly Route[]): void {
     f.print("  {");
     f.print("    httpMethod: ", JSON.stringify(httpMethod), ",");
     f.print("    template: ", JSON.stringify(template), ",");
-    f.print("    method: ", f.importSchema(method.parent), ".method.", method.localName, ",");
+    // The descriptors of a service are decoded with the first of its requests.
+    f.print(
+      "    get method() { return ",
+      f.importSchema(method.parent),
+      ".method.",
+      method.localName,
+      "; },",
+    );
     f.print("    body: ", JSON.stringify(body), ",");
     f.print("    responseBody: ", JSON.stringify(responseBody), ",");
     f.print("  },");

@@ -417,14 +417,10 @@ export async function createContext(options: ContextOptions): Promise<DaemonCont
     metrics,
     schedules,
   });
-  const health = new HealthState(services.map(({ service }) => service.typeName));
+  const health = new HealthState(services.map(({ name }) => name));
   const healthService = bindHealth(health);
   const pipeline: Pipeline = createPipeline({
-    services: [
-      ...services,
-      healthService,
-      ...bindReflection([...services, healthService].map(({ service }) => service)),
-    ],
+    services: [...services, healthService, ...bindReflection([...services, healthService])],
     log,
     audit: (record) => audit.append(record),
     observe: (call) => metrics.observeCall(call),

@@ -89,9 +89,9 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
   );
   const addresses = await listeners.start();
   page.address = addresses.tcp && localAddress(addresses.tcp);
-  resources.use(createMemoryRelease());
   // Whoever has waited for the daemon is answered before it begins what takes turns of the event loop.
   await sleep(firstAnswersMs);
+  resources.use(createMemoryRelease());
   context.apps.keepWanted();
   // Nobody waits for storages that may be far away.
   context.backups.settle().catch((error: unknown) => {

@@ -24,8 +24,6 @@ export interface Sample {
   readonly atMs: number;
 }
 
-const pack = promisify(zstdCompress);
-const unpack = promisify(zstdDecompress);
 const lengthBytes = 4;
 /** No frame of ours is larger: what says so is damaged. */
 const maxFrameBytes = 16 * 1024 * 1024;
@@ -49,7 +47,7 @@ export class SampleFiles<T extends Sample> {
     const { dir } = this.#options;
     const span = this.#spanOf(samples[0]?.atMs ?? 0);
     const file = this.#fileOf(span);
-    const packed = await pack(JSON.stringify(samples), {
+    const packed = await promisify(zstdCompress)(JSON.stringify(samples), {
       params: { [constants.ZSTD_c_checksumFlag]: 1 },
     });
     const length = Buffer.alloc(lengthBytes);
@@ -97,7 +95,7 @@ export class SampleFiles<T extends Sample> {
     const bytes = await readFile(this.#fileOf(span)).catch(() => Buffer.alloc(0));
     for (const frame of framesOf(bytes)) {
       // Each on another thread and parsed in a turn of its own, so that a long history holds nobody up.
-      const text = await unpack(frame).catch(() => undefined);
+      const text = await promisify(zstdDecompress)(frame).catch(() => undefined);
       if (text === undefined) break;
       for (const sample of JSON.parse(text.toString()) as T[])
         if (sample.atMs >= sinceMs) samples.push(sample);

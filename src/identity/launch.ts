@@ -6,9 +6,8 @@
  * Only the helper is launched so. What a user's settings choose (environment, directory, umask, program) is applied by
  * the helper, after the drop: an `LD_PRELOAD` of theirs would otherwise be loaded by `setpriv` while it is still root.
  */
-import { access, constants } from "node:fs/promises";
-import { join } from "node:path";
 import { SvcError } from "../errors.ts";
+import { findProgram } from "./find-program.ts";
 import type { User } from "./user.ts";
 
 /** The directories of the system's own programs. */
@@ -78,17 +77,4 @@ export function baseEnvironment(user: User, searchPath: string): Record<string, 
     LANG: "C.UTF-8",
     TMPDIR: "/tmp",
   };
-}
-
-/** The absolute path of a program in the first of these directories that has it. */
-export async function findProgram(name: string, dirs: readonly string[]): Promise<string | undefined> {
-  for (const dir of dirs) {
-    const path = join(dir, name);
-    const found = await access(path, constants.X_OK).then(
-      () => true,
-      () => false,
-    );
-    if (found) return path;
-  }
-  return undefined;
 }

@@ -4,10 +4,9 @@
  */
 import { closeSync, constants as fileConstants, openSync } from "node:fs";
 import { readFile } from "node:fs/promises";
-import { constants } from "node:os";
-import { join } from "node:path";
 import { SvcError, invalidField } from "../errors.ts";
 import { PosixSpawn } from "../lib/posix-spawn.ts";
+import { findProgram } from "./find-program.ts";
 
 /** A passwd entry. */
 export interface User {
@@ -82,12 +81,17 @@ export function createUsers(options: UsersOptions = {}): Users {
     return answer;
   }
 
+  async function readPasswdFile(key: string): Promise<User | undefined> {
+    const lines = (await readFile(passwdFile, "utf8")).split("\n").map(parsePasswdLine);
+    return lines.find((user) => user && (user.name === key || String(user.uid) === key));
+  }
+
   async function passwdEntry(key: string): Promise<User | undefined> {
+    // Every host has root in the file, before whatever else it asks: the daemon's first answer waits for no process.
+    const root = key === "0" ? await readPasswdFile(key).catch(() => undefined) : undefined;
+    if (root !== undefined) return root;
     const run = await ask("getent", ["passwd", key]);
-    if (run.missing) {
-      const lines = (await readFile(passwdFile, "utf8")).split("\n").map(parsePasswdLine);
-      return lines.find((user) => user && (user.name === key || String(user.uid) === key));
-    }
+    if (run.missing) return readPasswdFile(key);
     if (run.exitCode === 2) return undefined;
     if (run.exitCode !== 0) {
       throw new SvcError("unavailable", `user ${key} cannot be looked up now: try again later`, {
@@ -174,16 +178,14 @@ class Lookups {
     dirs: readonly string[],
     timeoutMs: number,
   ): Promise<Lookup> {
-    for (const dir of dirs) {
-      try {
-        return await this.#execute(join(dir, program), args, dirs.join(":"), timeoutMs);
-      } catch (error) {
-        if ((error as NodeJS.ErrnoException).errno !== constants.errno.ENOENT) {
-          return { exitCode: undefined, stdout: "", missing: false };
-        }
-      }
+    // To try each directory by starting what may not be there takes a process each.
+    const command = await findProgram(program, dirs);
+    if (command === undefined) return { exitCode: undefined, stdout: "", missing: true };
+    try {
+      return await this.#execute(command, args, dirs.join(":"), timeoutMs);
+    } catch {
+      return { exitCode: undefined, stdout: "", missing: false };
     }
-    return { exitCode: undefined, stdout: "", missing: true };
   }
 
   async #execute(command: string, args: readonly string[], path: string, timeoutMs: number): Promise<Lookup> {

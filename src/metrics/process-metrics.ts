@@ -1,6 +1,6 @@
 /** What the daemon's own process uses, under the names that Prometheus' client libraries have agreed on. */
 import { readdir } from "node:fs/promises";
-import { monitorEventLoopDelay, performance, type EventLoopUtilization } from "node:perf_hooks";
+import { monitorEventLoopDelay, type EventLoopUtilization } from "node:perf_hooks";
 import { writeFamily } from "./exposition.ts";
 
 const resolutionMs = 20;

@@ -6,9 +6,13 @@ import { methodPolicies, type MethodPolicy } from "../../gen/svc/v1/methods.ts";
 import { methodName } from "./access.ts";
 import { unimplemented } from "./unimplemented.ts";
 
-/** A service of the contract with the handlers that implement it. Make it with {@link implement}. */
+/** A service of the contract with the handlers that implement it. Make it with {@link implement} or {@link implementLater}. */
 export interface BoundService {
+  /** Full name, such as `svc.v1.AppService`. */
+  readonly name: string;
+  /** Of one that is bound for later: decoded with the first look, which may take milliseconds. */
   readonly service: DescService;
+  readonly isForLater: boolean;
   /** Handlers by the method's local name; the types were checked when they were bound. */
   readonly impl: Readonly<Record<string, unknown>>;
   /** For a service outside of our contract, whose methods have no options of ours. */
@@ -38,7 +42,29 @@ export function implement<S extends DescService>(
   impl: ServiceImpl<S>,
   policy?: ForeignPolicy,
 ): BoundService {
-  return { service, impl, ...(policy && { policy }) };
+  return { name: service.typeName, service, isForLater: false, impl, ...(policy && { policy }) };
+}
+
+/**
+ * The same without a look at the service before it is asked for: in the bundle its descriptors are decoded then, which takes as
+ * long for all services as Node takes to start.
+ * @param name its full name
+ */
+export function implementLater<S extends DescService>(
+  name: string,
+  service: () => S,
+  impl: ServiceImpl<S>,
+  policy?: ForeignPolicy,
+): BoundService {
+  return {
+    name,
+    get service() {
+      return service();
+    },
+    isForLater: true,
+    impl,
+    ...(policy && { policy }),
+  };
 }
 
 /** A handler with its types taken off. */
@@ -59,28 +85,26 @@ export interface MethodEntry {
 
 /** @throws Error when a method has no handler or no policy: nothing is open by omission. */
 export function indexMethods(
-  services: readonly BoundService[],
+  { name: serviceName, service, impl, policy: foreign }: BoundService,
   policies: Readonly<Record<string, MethodPolicy>>,
 ): Map<DescMethod, MethodEntry> {
+  if (service.typeName !== serviceName) throw new Error(`${service.typeName} is bound as ${serviceName}`);
   const entries = new Map<DescMethod, MethodEntry>();
-  for (const { service, impl, policy: foreign } of services) {
-    for (const method of service.methods) {
-      const name = methodName(method);
-      const policy = foreign ?? policies[name];
-      const handler = impl[method.localName];
-      if (policy === undefined) throw new Error(`${name} has no access policy`);
-      if (typeof handler !== "function") throw new Error(`${name} has no handler`);
-      entries.set(method, {
-        method,
-        name,
-        access: policy.access,
-        isChanging:
-          foreign?.isReadOnly !== true &&
-          method.idempotency !== MethodOptions_IdempotencyLevel.NO_SIDE_EFFECTS,
-        isPublic: foreign?.isPublic ?? false,
-        handler: handler.bind(impl) as Handler,
-      });
-    }
+  for (const method of service.methods) {
+    const name = methodName(method);
+    const policy = foreign ?? policies[name];
+    const handler = impl[method.localName];
+    if (policy === undefined) throw new Error(`${name} has no access policy`);
+    if (typeof handler !== "function") throw new Error(`${name} has no handler`);
+    entries.set(method, {
+      method,
+      name,
+      access: policy.access,
+      isChanging:
+        foreign?.isReadOnly !== true && method.idempotency !== MethodOptions_IdempotencyLevel.NO_SIDE_EFFECTS,
+      isPublic: foreign?.isPublic ?? false,
+      handler: handler.bind(impl) as Handler,
+    });
   }
   return entries;
 }
@@ -90,12 +114,18 @@ export function collectCapabilities(
   services: readonly BoundService[],
   policies: Readonly<Record<string, MethodPolicy>> = methodPolicies,
 ): string[] {
+  const impls = new Map(services.map(({ name, impl }) => [name, impl]));
   const found = new Set<string>();
-  for (const { service, impl } of services) {
-    for (const method of service.methods) {
-      const capability = policies[methodName(method)]?.capability ?? "";
-      if (capability !== "" && impl[method.localName] !== unimplemented) found.add(capability);
-    }
+  for (const [fullName, { capability }] of Object.entries(policies)) {
+    if (capability === "") continue;
+    const [service = "", method = ""] = fullName.split("/");
+    const handler = impls.get(service)?.[localName(method)];
+    if (handler !== undefined && handler !== unimplemented) found.add(capability);
   }
   return [...found].sort();
+}
+
+/** As the generated code calls a method. */
+function localName(method: string): string {
+  return method.slice(0, 1).toLowerCase() + method.slice(1);
 }

@@ -4,7 +4,7 @@
  */
 import { SvcError, notFound } from "../errors.ts";
 import { Health, HealthCheckResponse_ServingStatus as Status } from "../../gen/health/v1/health_pb.ts";
-import { implement, openToEverybody, type BoundService } from "./bound-service.ts";
+import { implementLater, openToEverybody, type BoundService } from "./bound-service.ts";
 
 /** Watchers need no identity, so their number has a bound. */
 const defaultMaxWatchers = 200;
@@ -65,8 +65,9 @@ export class HealthState {
 }
 
 export function bindHealth(health: HealthState): BoundService {
-  return implement(
-    Health,
+  return implementLater(
+    "grpc.health.v1.Health",
+    () => Health,
     {
       check: ({ service }) => {
         const status = health.statusOf(service);

@@ -20,13 +20,7 @@ import { methodPolicies, type MethodPolicy } from "../../gen/svc/v1/methods.ts";
 import type { SvcError } from "../errors.ts";
 import { FairTurns } from "../lib/fair-turns.ts";
 import { checkAccess, methodName } from "./access.ts";
-import {
-  collectCapabilities,
-  indexMethods,
-  type BoundService,
-  type Handler,
-  type MethodEntry,
-} from "./bound-service.ts";
+import { collectCapabilities, type BoundService, type Handler, type MethodEntry } from "./bound-service.ts";
 import type { Call } from "./call-context.ts";
 import { defaultCallLimits, type CallLimits } from "./call-limits.ts";
 import { CallNotes, type CallNotesOptions, type NotedCaller } from "./call-notes.ts";
@@ -34,6 +28,7 @@ import { connectErrorOf } from "./connect-errors.ts";
 import { handOver, watchRefusals } from "./connect-refusals.ts";
 import { isSvcError } from "./error-mapping.ts";
 import { Invoker } from "./invoker.ts";
+import { MethodIndex } from "./method-index.ts";
 import { RunningCalls } from "./running-calls.ts";
 import { requestIdKey, userOf, type UserContext } from "./user-context.ts";
 
@@ -114,14 +109,13 @@ export interface Pipeline {
 export function createPipeline(options: PipelineOptions): Pipeline {
   const { services } = options;
   const notes = new CallNotes(options);
-  const entries = indexMethods(services, options.policies ?? methodPolicies);
-  const paths = new Map([...entries.values()].map(({ method, name }) => [`/${name}`, method]));
+  const methods = new MethodIndex(services, options.policies ?? methodPolicies);
   const turns = options.turns ?? new FairTurns();
   const running = new RunningCalls(options.limits ?? defaultCallLimits, options.shutdownSignal);
   const invoker = new Invoker(running, notes, turns);
 
   function entryOf(method: DescMethod): MethodEntry {
-    const entry = entries.get(method);
+    const entry = methods.entryOf(method);
     if (entry === undefined) throw new Error(`no handler for ${methodName(method)}`);
     return entry;
   }
@@ -149,8 +143,8 @@ export function createPipeline(options: PipelineOptions): Pipeline {
 
     routes(router) {
       for (const { service } of services) {
-        const methods = service.methods.map((method) => [method.localName, connectHandler(entryOf(method))]);
-        const impl = Object.fromEntries(methods) as Partial<ServiceImpl<DescService>>;
+        const handlers = service.methods.map((method) => [method.localName, connectHandler(entryOf(method))]);
+        const impl = Object.fromEntries(handlers) as Partial<ServiceImpl<DescService>>;
         router.service(service, impl, jsonOptions && { jsonOptions });
       }
     },
@@ -169,13 +163,13 @@ export function createPipeline(options: PipelineOptions): Pipeline {
     gate,
 
     noteAnswer(method, caller, error) {
-      notes.answered(method === undefined ? undefined : entries.get(method), caller, error);
+      notes.answered(method === undefined ? undefined : methods.entryOf(method), caller, error);
     },
 
-    methodAt: (path) => paths.get(path),
+    methodAt: (path) => methods.at(path),
 
     isPublic(path) {
-      const method = paths.get(path);
+      const method = methods.at(path);
       return method !== undefined && entryOf(method).isPublic;
     },
 

@@ -93,7 +93,7 @@ export function readable(read: () => Message): Message | undefined {
 /** As Connect has it: what is smaller is not worth compressing. */
 const minCompressedBytes = 1024;
 
-export const compress = promisify(gzip);
+export const compress = (bytes: Uint8Array): Promise<Buffer> => promisify(gzip)(bytes);
 
 /** Whether an answer is worth it, and its client takes it so. The names alone count, as for Connect. */
 export function isToCompress({ length }: Uint8Array, accepted: string | string[] | undefined): boolean {

@@ -4,7 +4,7 @@
  * code carries.
  */
 import { Code } from "@connectrpc/connect";
-import type { DescFile, DescService } from "@bufbuild/protobuf";
+import type { DescFile } from "@bufbuild/protobuf";
 import {
   ServerReflection,
   type ServerReflectionRequest,
@@ -12,7 +12,7 @@ import {
 import { ServerReflection as ServerReflectionV1Alpha } from "../../gen/grpc/reflection/v1alpha/reflection_pb.ts";
 import { file_svc_v1_error } from "../../gen/svc/v1/error_pb.ts";
 import { SvcError } from "../errors.ts";
-import { implement, readOnlyForUsers, type BoundService } from "./bound-service.ts";
+import { implementLater, readOnlyForUsers, type BoundService } from "./bound-service.ts";
 import { DescriptorIndex, serializeFiles } from "./descriptor-index.ts";
 
 /** A client asks for each symbol once; a stream that goes on for ever is none of a client's. */
@@ -36,31 +36,46 @@ type AnswerContent =
   | { case: "errorResponse"; value: { errorCode: number; errorMessage: string } };
 
 /** Both versions of the reflection service, which describe `services` and themselves. */
-export function bindReflection(services: readonly DescService[]): BoundService[] {
-  const all = [...services, ServerReflection, ServerReflectionV1Alpha];
-  const names = all.map(({ typeName }) => ({ name: typeName })).sort((a, b) => (a.name < b.name ? -1 : 1));
-  // No service imports the details of errors, which clients want to read too.
-  const files = [...all.map(({ file }) => file), file_svc_v1_error];
-  // Built when somebody asks: most daemons are never asked.
-  let index: DescriptorIndex | undefined;
+export function bindReflection(services: readonly BoundService[]): BoundService[] {
+  // Made when somebody asks: most daemons are never asked.
+  let subject: Subject | undefined;
   const answers = (requests: AsyncIterable<ServerReflectionRequest>): AsyncGenerator<Answer> =>
-    answerAll(requests, (index ??= new DescriptorIndex(files)), names);
-
-  return [
-    implement(ServerReflection, { serverReflectionInfo: answers }, readOnlyForUsers),
-    implement(
-      ServerReflectionV1Alpha,
+    answerAll(requests, (subject ??= subjectOf([...services, ...own])));
+  const own = [
+    implementLater(
+      "grpc.reflection.v1.ServerReflection",
+      () => ServerReflection,
+      { serverReflectionInfo: answers },
+      readOnlyForUsers,
+    ),
+    implementLater(
+      "grpc.reflection.v1alpha.ServerReflection",
+      () => ServerReflectionV1Alpha,
       // The same fields under other type names.
       { serverReflectionInfo: answers as never },
       readOnlyForUsers,
     ),
   ];
+  return own;
+}
+
+/** What is told about. */
+interface Subject {
+  readonly index: DescriptorIndex;
+  readonly names: { name: string }[];
+}
+
+function subjectOf(services: readonly BoundService[]): Subject {
+  return {
+    // No service imports the details of errors, which clients want to read too.
+    index: new DescriptorIndex([...services.map(({ service }) => service.file), file_svc_v1_error]),
+    names: services.map(({ name }) => ({ name })).sort((a, b) => (a.name < b.name ? -1 : 1)),
+  };
 }
 
 async function* answerAll(
   requests: AsyncIterable<ServerReflectionRequest>,
-  index: DescriptorIndex,
-  names: { name: string }[],
+  { index, names }: Subject,
 ): AsyncGenerator<Answer> {
   // A file is sent once in a stream: clients keep what they have (server-reflection.md).
   const sent = new Set<string>();

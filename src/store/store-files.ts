@@ -2,8 +2,7 @@
  * The files of a store and who may own them. What is checked here is never opened: closing a file descriptor of an
  * SQLite database drops every lock that this process holds on it (sqlite.org/howtocorrupt.html, 2.2).
  */
-import { closeSync, constants, fchmodSync, fsyncSync, openSync } from "node:fs";
-import { chmod, lstat } from "node:fs/promises";
+import { chmodSync, closeSync, constants, fchmodSync, fsyncSync, lstatSync, openSync } from "node:fs";
 import { join } from "node:path";
 import { SvcError } from "../errors.ts";
 import { makeDirectory } from "../lib/make-directory.ts";
@@ -47,10 +46,11 @@ export const temporaryPrefix = "svc.db.tmp-";
 export async function secureStoreFiles(files: StoreFiles): Promise<void> {
   const uid = process.geteuid?.() ?? 0;
   await makeDirectory(files.dir, uid === 0 ? 0o711 : 0o700);
-  const dir = await lstat(files.dir);
+  // Each look beside the event loop takes ten times as long as the look itself, and nobody is served yet.
+  const dir = lstatSync(files.dir);
   if (!dir.isDirectory()) throw refused(files.dir, "is not a directory of its own");
   if (dir.uid !== uid) throw refused(files.dir, `belongs to uid ${dir.uid} and not to uid ${uid}`);
-  if ((dir.mode & 0o022) !== 0) await chmod(files.dir, dir.mode & 0o7755);
+  if ((dir.mode & 0o022) !== 0) chmodSync(files.dir, dir.mode & 0o7755);
   const plainFiles = [
     files.database,
     ...companionSuffixes.map((suffix) => files.database + suffix),
@@ -58,19 +58,16 @@ export async function secureStoreFiles(files: StoreFiles): Promise<void> {
     files.lock,
     files.reserve,
   ];
-  await Promise.all(plainFiles.map((path) => securePlainFile(path, uid)));
+  for (const path of plainFiles) securePlainFile(path, uid);
 }
 
-async function securePlainFile(path: string, uid: number): Promise<void> {
-  const stats = await lstat(path).catch((error: unknown) => {
-    if ((error as NodeJS.ErrnoException).code === "ENOENT") return undefined;
-    throw error;
-  });
+function securePlainFile(path: string, uid: number): void {
+  const stats = lstatSync(path, { throwIfNoEntry: false });
   if (stats === undefined) return;
   if (!stats.isFile()) throw refused(path, "is not a plain file");
   if (stats.nlink > 1) throw refused(path, "has a second name");
   if (stats.uid !== uid) throw refused(path, `belongs to uid ${stats.uid} and not to uid ${uid}`);
-  if ((stats.mode & 0o077) !== 0) await chmod(path, 0o600);
+  if ((stats.mode & 0o077) !== 0) chmodSync(path, 0o600);
 }
 
 function refused(path: string, problem: string): SvcError {

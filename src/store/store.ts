@@ -2,7 +2,7 @@
  * The daemon's state (D25): one SQLite database that the daemon and the CLI share. Reads run on the calling thread,
  * writes on one thread of their own; no transaction is open across I/O.
  */
-import { lstat } from "node:fs/promises";
+import { lstatSync } from "node:fs";
 import { getSystemErrorMessage } from "node:util";
 import { SvcError } from "../errors.ts";
 import { ChangeWatch } from "./change-watch.ts";
@@ -108,8 +108,8 @@ export interface InspectionAhead {
 export async function inspectAhead(dir: string, workerUrl: URL): Promise<InspectionAhead | undefined> {
   const files = storeFiles(dir);
   try {
+    if (lstatSync(files.database).size <= inlineInspectionBytes) return undefined;
     await secureStoreFiles(files);
-    if ((await lstat(files.database)).size <= inlineInspectionBytes) return undefined;
   } catch {
     return undefined;
   }
@@ -183,7 +183,7 @@ async function isReady(
 ): Promise<boolean> {
   const found = withReserve(files, () => inspectDatabase(files.database, version, inlineInspectionBytes));
   if (found.condition !== "sound" || found.version !== version) return false;
-  if ((await lstat(files.database)).size <= inlineInspectionBytes) return true;
+  if (lstatSync(files.database).size <= inlineInspectionBytes) return true;
   return (await ahead?.isSound) ?? (await isSound(maintenance));
 }
 

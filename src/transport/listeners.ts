@@ -79,7 +79,8 @@ class TwoDoors implements Listeners {
   readonly #limits: TransportLimits;
   readonly #places: ConnectionPlaces;
   readonly #http1: HttpServer;
-  readonly #http2: Http2Front;
+  /** Made for the first who speaks it: what Node loads for it takes longer than an answer. */
+  #http2: Http2Front | undefined;
   /** By socket of HTTP/1.1 and by session of HTTP/2. */
   readonly #connections = new WeakMap<object, Connection>();
   readonly #doors: Doors;
@@ -111,12 +112,6 @@ class TwoDoors implements Listeners {
         take: (request, socket, head) => this.#openConsole(request, socket, head),
       },
     );
-    this.#http2 = createHttp2Front(this.#limits, (request, response, expectsContinue) =>
-      this.#handle(request, response, request.stream.session, expectsContinue),
-    );
-    this.#http2.server.on("session", (session) => {
-      if (this.#arriving !== undefined) this.#connections.set(session, this.#arriving);
-    });
   }
 
   async start(): Promise<ListeningAddresses> {
@@ -217,6 +212,16 @@ class TwoDoors implements Listeners {
     });
   }
 
+  #createHttp2Front(): Http2Front {
+    const front = createHttp2Front(this.#limits, (request, response, expectsContinue) =>
+      this.#handle(request, response, request.stream.session, expectsContinue),
+    );
+    front.server.on("session", (session) => {
+      if (this.#arriving !== undefined) this.#connections.set(session, this.#arriving);
+    });
+    return front;
+  }
+
   /** In a turn of the user: a session makes all streams at once that its first bytes open. */
   #openSession(connection: Connection): void {
     const { socket, share } = connection;
@@ -225,7 +230,7 @@ class TwoDoors implements Listeners {
       if (socket.destroyed) return;
       socket.allowHalfOpen = false;
       this.#arriving = connection;
-      this.#http2.server.emit("connection", socket);
+      (this.#http2 ??= this.#createHttp2Front()).server.emit("connection", socket);
       this.#arriving = undefined;
     };
     // Until then nobody else hears of a reset.
@@ -282,7 +287,7 @@ class TwoDoors implements Listeners {
     const reason = new SvcError("unavailable", "the daemon is stopping; try again");
     const idle = this.#front?.stop() ?? Promise.resolve();
     this.#http1.closeIdleConnections();
-    this.#http2.close();
+    this.#http2?.close();
     pipeline.endStreams(reason);
     await this.#doors[Symbol.asyncDispose]();
     if (!(await isDoneWithin(idle, this.#limits.stopGraceMs))) {
@@ -291,7 +296,7 @@ class TwoDoors implements Listeners {
     pipeline.endCalls(reason);
     this.#shutdown.abort(reason);
     await isDoneWithin(idle, flushMs);
-    this.#http2.destroy();
+    this.#http2?.destroy();
     this.#places.destroyAll();
     this.#http1.closeAllConnections();
     this.#http1.close();

@@ -12,7 +12,7 @@ import {
   type HandlerContext,
   type Code,
 } from "@connectrpc/connect";
-import type { BoundService } from "../../src/rpc/bound-service.ts";
+import { implement, type BoundService } from "../../src/rpc/bound-service.ts";
 import { unimplemented } from "../../src/rpc/unimplemented.ts";
 
 const packageName = "connectrpc.conformance.v1";
@@ -67,17 +67,14 @@ export function conformanceService(registry: FileRegistry): BoundService {
   const service = registry.getService(`${packageName}.ConformanceService`);
   if (service === undefined) throw new Error("the suite's descriptors hold no ConformanceService");
   const handlers = new Handlers(registry);
-  return {
-    service,
-    impl: {
-      unary: handlers.unary,
-      idempotentUnary: handlers.unary,
-      clientStream: handlers.clientStream,
-      serverStream: handlers.serverStream,
-      bidiStream: handlers.bidiStream,
-      unimplemented,
-    },
-  };
+  return implement(service, {
+    unary: handlers.unary,
+    idempotentUnary: handlers.unary,
+    clientStream: handlers.clientStream,
+    serverStream: handlers.serverStream,
+    bidiStream: handlers.bidiStream,
+    unimplemented,
+  } as never);
 }
 
 class Handlers {

@@ -1,11 +1,17 @@
 import { execFileSync } from "node:child_process";
-import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import test from "ava";
+import test, { type ExecutionContext } from "ava";
 import { SvcError } from "../../src/errors.ts";
 import { createUsers, parsePasswdLine, parseUid } from "../../src/identity/user.ts";
 import { assertFails } from "./support/world.ts";
+
+async function makeDir(t: ExecutionContext): Promise<string> {
+  const dir = await mkdtemp(join(tmpdir(), "svc-users-"));
+  t.teardown(() => rm(dir, { recursive: true }));
+  return dir;
+}
 
 for (const [text, uid] of [
   ["0", 0],
@@ -62,9 +68,29 @@ test("digits are not taken for the name of the user with that uid", async (t) =>
   await assertFails(t, createUsers().byName("0"), "failed_precondition");
 });
 
+test("root is known without a process, and a program is started where it lies", async (t) => {
+  const [empty, dir] = [await makeDir(t), await makeDir(t)];
+  const passwdFile = join(dir, "passwd");
+  await writeFile(passwdFile, "root:x:0:0::/root:/bin/sh\n");
+  const started = join(dir, "started");
+  const line = "ann:x:1234:1235::/home/ann:/bin/sh";
+  await writeFile(join(dir, "getent"), `#!/bin/sh\necho "$2" >> ${started}\necho ${line}\n`, { mode: 0o755 });
+  const users = createUsers({ searchPath: `${empty}:${dir}:/usr/bin:/bin`, passwdFile });
+  t.is((await users.byUid(0)).name, "root");
+  await t.throwsAsync(readFile(started), { code: "ENOENT" });
+  t.is((await users.byUid(1234)).name, "ann");
+  t.is(await readFile(started, "utf8"), "1234\n");
+});
+
+test("root is asked for where the passwd file does not have it", async (t) => {
+  const dir = await makeDir(t);
+  await writeFile(join(dir, "getent"), "#!/bin/sh\necho admin:x:0:0::/root:/bin/sh\n", { mode: 0o755 });
+  const users = createUsers({ searchPath: `${dir}:/usr/bin:/bin`, passwdFile: join(dir, "passwd") });
+  t.is((await users.byUid(0)).name, "admin");
+});
+
 test("a host without getent is read from its passwd file; answers are kept for a while", async (t) => {
-  const dir = await mkdtemp(join(tmpdir(), "svc-users-"));
-  t.teardown(() => rm(dir, { recursive: true }));
+  const dir = await makeDir(t);
   const passwdFile = join(dir, "passwd");
   await writeFile(passwdFile, "root:x:0:0::/root:/bin/sh\nann:x:1234:1235:Ann,,,:/home/ann:\n");
   let now = 0;

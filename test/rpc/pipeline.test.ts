@@ -10,7 +10,7 @@ import { ProcessService } from "../../gen/svc/v1/process_pb.ts";
 import { TokenService } from "../../gen/svc/v1/token_pb.ts";
 import { SvcError } from "../../src/errors.ts";
 import type { AuditRecord } from "../../src/rpc/audit.ts";
-import { implement } from "../../src/rpc/bound-service.ts";
+import { implement, implementLater, type BoundService } from "../../src/rpc/bound-service.ts";
 import { svcErrorOf } from "../../src/rpc/connect-errors.ts";
 import { createInMemoryTransport } from "./support/in-memory-transport.ts";
 import { createPipeline, type Pipeline, type PipelineOptions } from "../../src/rpc/pipeline.ts";
@@ -299,9 +299,45 @@ test("a method without a policy or a handler is refused at creation", (t) => {
     }),
   ];
   t.throws(() => open({}, { services, policies: {} }), { message: /has no access policy/ });
-  t.throws(() => open({}, { services: [{ service: DaemonService, impl: {} }] }), {
+  t.throws(() => open({}, { services: [implement(DaemonService, {} as never)] }), {
     message: /has no handler/,
   });
+});
+
+test("a service that is bound for later is looked at with the first of its methods", async (t) => {
+  let looks = 0;
+  const look = (): typeof AppService => {
+    looks += 1;
+    return AppService;
+  };
+  const apps = fakeServices({ app: { getApp: ({ id }) => ({ id }) } }).find(
+    ({ service }) => service === AppService,
+  );
+  t.truthy(apps);
+  const bound = implementLater(AppService.typeName, look, apps?.impl as never);
+  const { pipeline } = open({}, { services: [bound] });
+  t.deepEqual(pipeline.capabilities, []);
+  t.false(pipeline.isPublic("/v1/apps"));
+  t.is(pipeline.methodAt("/svc.v1.DaemonService/GetStatus"), undefined);
+  t.is(looks, 0);
+  t.is(pipeline.methodAt("/svc.v1.AppService/GetApp"), AppService.method.getApp);
+  t.true(looks > 0);
+  const call = { user, requestId: "r", protocolName: "test" };
+  const { pipeline: other } = open({}, { services: [bound] });
+  t.like(
+    await other.invokeUnary(AppService.method.getApp, create(GetAppRequestSchema, { id: "hello" }), call),
+    { id: "hello" },
+  );
+});
+
+test("a service that is bound for later is held to its name and its policies", (t) => {
+  const late = (name: string): BoundService => implementLater(name, () => DaemonService, {} as never);
+  t.throws(() => open({}, { services: [late("svc.v1.X")] }).pipeline.methodAt("/svc.v1.X/GetStatus"), {
+    message: "svc.v1.DaemonService is bound as svc.v1.X",
+  });
+  const daemon = open({}, { services: [late("svc.v1.DaemonService")] }).pipeline;
+  for (let time = 0; time < 2; time += 1)
+    t.throws(() => daemon.methodAt("/svc.v1.DaemonService/GetStatus"), { message: /has no handler/ });
 });
 
 test("a call costs little", async (t) => {

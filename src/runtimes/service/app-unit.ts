@@ -3,7 +3,8 @@ import { chmod, mkdir, readFile, rename, rm, writeFile } from "node:fs/promises"
 import { basename, join } from "node:path";
 import { SvcError } from "../../errors.ts";
 import type { Identities } from "../../identity/identities.ts";
-import { baseEnvironment, findProgram } from "../../identity/launch.ts";
+import { findProgram } from "../../identity/find-program.ts";
+import { baseEnvironment } from "../../identity/launch.ts";
 import { prepareProcess } from "../app-environment.ts";
 import { checkoutOf } from "../app-tree.ts";
 import type { RunnableApp } from "../runtime.ts";

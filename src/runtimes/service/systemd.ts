@@ -2,7 +2,8 @@
 import { access, readFile } from "node:fs/promises";
 import { SvcError } from "../../errors.ts";
 import type { Identities } from "../../identity/identities.ts";
-import { findProgram, systemDirs } from "../../identity/launch.ts";
+import { findProgram } from "../../identity/find-program.ts";
+import { systemDirs } from "../../identity/launch.ts";
 
 /** What `systemctl show` says of a unit, by property. */
 export type UnitProperties = Readonly<Record<string, string>>;
