@@ -71,6 +71,7 @@ import type { Config } from "./config.ts";
 import { createContainerEngine } from "./container-engine.ts";
 import type { DaemonLog } from "./log.ts";
 import type { Programs } from "./programs.ts";
+import { claimStore } from "./store-claim.ts";
 
 /** An app that ends this soon after its start has failed to start. */
 const settleMs = 1_000;
@@ -94,6 +95,8 @@ export interface ContextOptions {
   shutdownSignal: AbortSignal;
   /** Where a browser on this machine finds the page. Default: nowhere. */
   pageAddress?: () => string | undefined;
+  /** Whether it is the daemon of its store, of which there is one, and no command beside it. */
+  isDaemon?: boolean;
 }
 
 export interface DaemonContext extends AsyncDisposable {
@@ -148,6 +151,8 @@ export async function createContext(options: ContextOptions): Promise<DaemonCont
       onWrite: (durationMs, isKept) => metrics.observeStoreWrite(durationMs, isKept),
     }),
   );
+  // Until everything has ended that works with the store.
+  if (options.isDaemon === true) resources.use(await claimStore(config.store.dir));
   // After the store, so that it is emptied before the store closes, and before what makes calls.
   const users = createUsers();
   const names = new UserNames(async (uid) => (await users.byUid(uid)).name, now);

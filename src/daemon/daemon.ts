@@ -42,7 +42,8 @@ export interface Daemon extends AsyncDisposable {
 
 /**
  * Starts the daemon; it answers when this resolves. Disposing it stops it gracefully: apps go on.
- * @throws SvcError `unavailable` when the TCP address cannot be bound, and what opening the store throws.
+ * @throws SvcError `unavailable` when the TCP address cannot be bound, or another daemon has the store, and what opening the store
+ *   throws.
  */
 export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
   const { config, reloadConfig, version, programs, selfUid, pages, storeAhead, listenFds, clock } = options;
@@ -64,6 +65,7 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
       peerUid: (socket) => readPeerCredentials(socket).uid,
       ...(clock !== undefined && { clock }),
       shutdownSignal: shutdown.signal,
+      isDaemon: true,
     }),
   );
   // Before the services go, so that what still runs through them ends first.

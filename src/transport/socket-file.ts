@@ -7,7 +7,7 @@ import { chmod, lstat, open, rename, unlink, type FileHandle } from "node:fs/pro
 import { connect, type Server } from "node:net";
 import { dirname } from "node:path";
 import { SvcError } from "../errors.ts";
-import { loadLibc } from "../lib/libc.ts";
+import { tryLock } from "../lib/file-lock.ts";
 import { makeDirectory } from "../lib/make-directory.ts";
 
 export interface SocketFileOptions {
@@ -26,8 +26,6 @@ const maxPathBytes = 103;
 /** Connections that wait to be accepted, as many as Linux allows by default: who finds no room in there is turned away by the kernel. */
 export const acceptBacklog = 4096;
 const probeTimeoutMs = 2000;
-const lockExclusive = 2;
-const lockNonBlocking = 4;
 
 /**
  * A bound socket; disposing removes its file and lets go of the lock, and leaves the server to its owner. The file of a
@@ -111,15 +109,18 @@ async function prepareDirectory(
 
 /** The lock file stays when its holder goes: removing it would let two daemons lock two files of one name. */
 async function takeLock(path: string): Promise<FileHandle> {
-  const flock = loadLibc().func("int flock(int fd, int operation)");
   const handle = await open(
     `${path}.lock`,
     constants.O_RDWR | constants.O_CREAT | constants.O_NOFOLLOW,
     0o600,
   );
-  if (flock(handle.fd, lockExclusive | lockNonBlocking) === 0) return handle;
-  await handle.close();
-  throw inUse(path);
+  try {
+    if (tryLock(handle.fd)) return handle;
+    throw inUse(path);
+  } catch (error) {
+    await handle.close();
+    throw error;
+  }
 }
 
 async function refuseLiveSocket(path: string): Promise<void> {

@@ -1,0 +1,41 @@
+/** There is one daemon of a store: two would fire the same jobs, and each would undo what the other does with apps. */
+import { constants } from "node:fs";
+import { open, type FileHandle } from "node:fs/promises";
+import { setTimeout as wait } from "node:timers/promises";
+import { SvcError } from "../errors.ts";
+import { tryLock } from "../lib/file-lock.ts";
+
+/** For a daemon before that is about to end. */
+const waitMs = 3_000;
+const retryMs = 50;
+
+/**
+ * Holds the store's directory itself, so that there is nothing to be written on a full disk; commands that work without the
+ * daemon go on beside it.
+ * @throws SvcError `unavailable` where another daemon has it
+ */
+export async function claimStore(dir: string): Promise<AsyncDisposable> {
+  const handle = await open(dir, constants.O_RDONLY | constants.O_DIRECTORY);
+  try {
+    const deadlineMs = performance.now() + waitMs;
+    while (!tryLock(handle.fd)) {
+      if (performance.now() >= deadlineMs) throw inUse(dir);
+      await wait(retryMs);
+    }
+    return holder(handle);
+  } catch (error) {
+    await handle.close();
+    throw error;
+  }
+}
+
+function holder(handle: FileHandle): AsyncDisposable {
+  return { [Symbol.asyncDispose]: () => handle.close() };
+}
+
+function inUse(dir: string): SvcError {
+  return new SvcError(
+    "unavailable",
+    `another svc daemon works with the store ${dir}; stop that one, or set [store] dir`,
+  );
+}
