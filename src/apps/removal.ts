@@ -42,6 +42,8 @@ export class Remover {
       await operations.end(operation, [deleteApp(id)]);
       return freed + tree.freedBytes + run.freedBytes;
     } catch (error) {
+      // It was not the app's fault, and the next daemon goes on with it.
+      if (operations.isLeaving) throw error;
       // What is left of it stays removable: the app is shown with its reason.
       await operations.end(
         operation,

@@ -3,6 +3,7 @@ import test from "ava";
 import type { AppsContext } from "../../src/apps/apps-context.ts";
 import type { AppRecord } from "../../src/apps/app-record.ts";
 import { Lifecycle } from "../../src/apps/lifecycle.ts";
+import { Remover } from "../../src/apps/removal.ts";
 import { Repuller } from "../../src/apps/repull.ts";
 import { SvcError } from "../../src/errors.ts";
 import type { AppRuntime, RuntimeStatus } from "../../src/runtimes/runtime.ts";
@@ -22,7 +23,13 @@ const works: Record<string, { phase: string; isUp: boolean; do: Doing }> = {
     ...{ phase: "stop", isUp: true },
     do: (app, lifecycle, context) => new Repuller({ ...context, lifecycle }).repull(app, {}),
   },
+  "the stop of a removal": { phase: "stop", isUp: true, do: remove },
+  "the rest of a removal": { phase: "delete", isUp: false, do: remove },
 };
+
+function remove(app: AppRecord, _lifecycle: Lifecycle, context: AppsContext): Promise<unknown> {
+  return new Remover(context).remove(app);
+}
 
 /** Does the work, which fails with `error`; resolves with what is left under way then. */
 async function leftOf(name: string, isLeaving: boolean, error: SvcError): Promise<string[]> {
@@ -39,6 +46,7 @@ async function leftOf(name: string, isLeaving: boolean, error: SvcError): Promis
     adopt: () => Promise.resolve("running"),
     start: fails,
     stop: () => (isUp ? fails() : Promise.resolve()),
+    remove: fails,
     images: { pull: () => Promise.resolve({ changed: true, digest: "", replaced: [], services: [] }) },
   } as unknown as AppRuntime;
   const context = {
@@ -52,11 +60,11 @@ async function leftOf(name: string, isLeaving: boolean, error: SvcError): Promis
   return operations.all().map(({ phase }) => phase);
 }
 
-for (const [name, { phase, isUp }] of Object.entries(works)) {
+for (const [name, { phase }] of Object.entries(works)) {
   test(`${name} that the end of the daemon cuts short stays under way`, async (t) => {
     t.deepEqual(await leftOf(name, true, closed), [phase]);
     t.deepEqual(await leftOf(name, false, closed), [], "the daemon goes on, and so may its people");
     const failed = startFailed("web", "it ended at once");
-    if (!isUp) t.deepEqual(await leftOf(name, true, failed), [], "it came to its end by itself");
+    if (phase === "start") t.deepEqual(await leftOf(name, true, failed), [], "it came to its end by itself");
   });
 }
