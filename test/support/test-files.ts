@@ -74,22 +74,65 @@ const slowBatchFiles = 4;
 
 /** What takes longer has an AVA of its own, and begins first, so that the last of them keeps nobody waiting; milliseconds. */
 const longMs = 15_000;
-/** Those that do, so that a fresh checkout knows it, too. */
+/** Those that take longest, the longest first, so that a fresh checkout knows it, too. */
 const longFiles = [
+  "test/e2e/swarm-stacks.test.ts",
+  "test/faults/cut-starts.test.ts",
   "test/attack/attack.test.ts",
-  "test/build/debian-package.test.ts",
-  "test/build/packages.test.ts",
-  "test/e2e/compose-data.test.ts",
-  "test/e2e/compose-database.test.ts",
-  "test/e2e/swarm.test.ts",
   "test/e2e/volume-backups.test.ts",
-  "test/faults/engine-table.test.ts",
-  "test/faults/jobs.test.ts",
-  "test/faults/kill-daemon.test.ts",
-  "test/faults/life.test.ts",
-  "test/faults/reboot.test.ts",
-  "test/files/kills.test.ts",
+  "test/e2e/swarm.test.ts",
+  "test/e2e/upgrade-pause.test.ts",
+  "test/e2e/app-move.test.ts",
+  "test/e2e/tokens.test.ts",
+  "test/examples/catalogue.test.ts",
+  "test/files/deaths.test.ts",
   "test/runtimes/compose-runtime.test.ts",
+  "test/faults/engine-table.test.ts",
+  "test/e2e/compose-database.test.ts",
+  "test/files/random-deaths.test.ts",
+  "test/e2e/backups.test.ts",
+  "test/e2e/compose-data.test.ts",
+  "test/faults/reboot.test.ts",
+  "test/e2e/backup-policies.test.ts",
+  "test/web/page.test.ts",
+  "test/build/packages.test.ts",
+  "test/build/debian-package.test.ts",
+  "test/packages/git-limits.test.ts",
+  "test/backups/s3-storage.test.ts",
+  "test/e2e/upgrade-trial.test.ts",
+  "test/e2e/container-apps.test.ts",
+  "test/files/archives.test.ts",
+  "test/faults/disk-full.test.ts",
+  "test/transport/cut-uploads.test.ts",
+  "test/web/everybody.test.ts",
+  "test/runtimes/docker-runtime.test.ts",
+  "test/faults/jobs.test.ts",
+  "test/faults/paused-apps.test.ts",
+  "test/e2e/scheduler.test.ts",
+  "test/runtimes/outliving.test.ts",
+  "test/web/schedules.test.ts",
+  "test/e2e/service-apps.test.ts",
+  "test/console/hostile.test.ts",
+  "test/e2e/docker-service.test.ts",
+  "test/faults/kill-daemon.test.ts",
+  "test/console/sessions.test.ts",
+  "test/faults/many-jobs.test.ts",
+  "test/faults/long-lists.test.ts",
+  "test/console/containers.test.ts",
+  "test/web/machine.test.ts",
+  "test/faults/supervisors.test.ts",
+  "test/faults/life.test.ts",
+  "test/web/tasks.test.ts",
+  "test/e2e/s3-backups.test.ts",
+  "test/e2e/nodes-ssh.test.ts",
+  "test/e2e/compose-export.test.ts",
+  "test/runtimes/build-context.test.ts",
+  "test/web/tour.test.ts",
+  "test/runtimes/docker-faults.test.ts",
+  "test/e2e/main-job.test.ts",
+  "test/e2e/compose-clone.test.ts",
+  "test/web/manage.test.ts",
+  "test/attack/volumes.test.ts",
 ];
 
 /**
@@ -99,7 +142,10 @@ const longFiles = [
 export async function chooseTestFiles(isQuick: boolean): Promise<string[][]> {
   const found = (await Array.fromAsync(glob("test/**/*.test.ts", { cwd: root }))).sort();
   const times = await readTestTimes();
-  const timeOf = (file: string): number => times[file] ?? (longFiles.includes(file) ? longMs + 1 : 0);
+  const timeOf = (file: string): number => {
+    const at = longFiles.indexOf(file);
+    return times[file] ?? (at === -1 ? 0 : longMs + longFiles.length - at);
+  };
   const isSlow = async (file: string): Promise<boolean> =>
     slowFiles.includes(file) ||
     slowFolders.includes(file.split("/")[1] ?? "") ||
