@@ -6,11 +6,12 @@ const pausePart = 0.1;
 
 /**
  * Tries until `attempt` does not throw, and fails with its last error when it still does at the deadline.
+ * @param timeoutMs the default is for a machine that does much else; what is promised within a time says so here
  * @param mostPauseMs between two tries: less for what is over soon
  */
 export async function eventually<T>(
   attempt: () => Promise<T> | T,
-  timeoutMs = 10_000,
+  timeoutMs = 30_000,
   mostPauseMs = 250,
 ): Promise<T> {
   const begunMs = performance.now();

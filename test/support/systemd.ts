@@ -157,7 +157,7 @@ export class SystemdMachine implements AsyncDisposable {
 
   async [Symbol.asyncDispose](): Promise<void> {
     await this.powerOff();
-    await eventually(() => removeCgroups(this.#cgroup)).catch(() => undefined);
+    await eventually(() => removeCgroups(this.#cgroup), 10_000).catch(() => undefined);
     await rm(this.dir, { recursive: true, force: true, maxRetries: 5 });
   }
 }

@@ -1,4 +1,5 @@
 /** Slow, greedy and broken clients (T 12, 14, 15, 16, 17). */
+import assert from "node:assert/strict";
 import { once } from "node:events";
 import { connect as connectHttp2, constants } from "node:http2";
 import { connect, createServer, type AddressInfo, type Socket } from "node:net";
@@ -10,6 +11,7 @@ import { AppService } from "../../gen/svc/v1/app_pb.ts";
 import { createHttp2Front } from "../../src/transport/http2-server.ts";
 import { defaultTransportLimits } from "../../src/transport/limits.ts";
 import { svcErrorOf } from "../../src/rpc/connect-errors.ts";
+import { eventually } from "../support/eventually.ts";
 import { openAndReset, sessionStart } from "../support/http2-frames.ts";
 import { protocols, rest, transportTo } from "./support/clients.ts";
 import { openDoor, type Door } from "./support/door.ts";
@@ -88,21 +90,13 @@ test.serial("connections beyond the caps are closed at accept; others go on", as
   const sockets = Array.from({ length: 12 }, () => connect(door.port, "127.0.0.1"));
   let closed = 0;
   for (const socket of sockets) socket.on("error", () => undefined).on("close", () => closed++);
-  await until(() => Promise.resolve(closed === 7));
+  await eventually(() => assert.equal(closed, 7));
   t.is((await rest(door, "/v1/status", { listener: "unix" })).status, 200);
   for (const socket of sockets) socket.destroy();
   // The places are free again.
-  await until(async () => (await rest(door, "/v1/status").catch(() => undefined))?.status === 200);
+  await eventually(async () => assert.equal((await rest(door, "/v1/status")).status, 200));
   t.pass();
 });
-
-async function until(condition: () => Promise<boolean>): Promise<void> {
-  for (let tries = 0; tries < 100; tries++) {
-    if (await condition()) return;
-    await new Promise((resolve) => setTimeout(resolve, 20));
-  }
-  throw new Error("it never came true");
-}
 
 test.serial("a flood of resets ends its session, while another client is served", async (t) => {
   await using door = await openDoor({ limits: { resetBudget: 50, resetRefillPerSec: 1 } });

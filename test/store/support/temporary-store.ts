@@ -36,7 +36,7 @@ export function keys(store: Store): string[] {
 }
 
 /** Resolves as soon as `condition` holds; rejects when it still does not after `timeoutMs`. */
-export async function until(condition: () => boolean, timeoutMs = 10_000): Promise<void> {
+export async function until(condition: () => boolean, timeoutMs = 30_000): Promise<void> {
   const deadline = performance.now() + timeoutMs;
   while (!condition()) {
     if (performance.now() > deadline)
