@@ -89,7 +89,7 @@ composeTest(`a clone asks before both apps use a volume${needsCompose}`, async (
   const dir = join(daemon.dir, "sharer");
   const document = {
     services: {
-      web: { image: "svc/box:latest", command: ["/bin/sleep", "3600"], volumes: ["state:/state"] },
+      web: { image: "svc/box:latest", volumes: ["state:/state"] },
     },
     volumes: { state: { name: "its-own" } },
   };

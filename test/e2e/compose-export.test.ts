@@ -23,7 +23,7 @@ const deadlineMs = 60_000;
 
 test.before(async () => {
   if (whyNoDocker !== undefined) return;
-  const serve = `mkdir -p /tmp/www; cp /etc/page /tmp/www/index.html; echo "$WORD" > /tmp/www/word; exec httpd -f -p 8080 -h /tmp/www`;
+  const serve = `mkdir -p /tmp/www; cp /etc/page /tmp/www/index.html; echo "$WORD" > /tmp/www/word; trap 'exit 0' TERM; httpd -f -p 8080 -h /tmp/www & wait`;
   await engineNow().images.build("svc/page:1", { cmd: ["/bin/sh", "-c", serve] });
 });
 
@@ -56,7 +56,7 @@ services:
     depends_on: [other]
   other:
     image: svc/page:1
-    command: ["/bin/sh", "-c", "cp /etc/hosts /tmp; exec sleep 3600"]
+    command: ["/bin/sh", "-c", "cp /etc/hosts /tmp; trap 'exit 0' TERM; sleep 3600 & wait"]
 volumes: { kept: {} }
 `,
     });

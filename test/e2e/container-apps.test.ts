@@ -23,13 +23,13 @@ test.before(async () => {
   const server = [
     "/bin/sh",
     "-c",
-    'echo "I am $WHOAMI_NAME" > /tmp/index.html; echo ok > /tmp/health; echo "$WHOAMI_NAME is up"; exec httpd -f -p $WHOAMI_PORT_NUMBER -h /tmp',
+    'echo "I am $WHOAMI_NAME" > /tmp/index.html; echo ok > /tmp/health; echo "$WHOAMI_NAME is up"; trap "exit 0" TERM; httpd -f -p $WHOAMI_PORT_NUMBER -h /tmp & wait',
   ];
   await images.build("traefik/whoami:latest", { entrypoint: server, ports: ["80/tcp"] });
   await images.build("caddy:2-alpine", {
     cmd: ["/bin/true"],
     files: {
-      "bin/caddy": "#!/bin/sh\nexec nc -ll -p 8080 -e /bin/answer\n",
+      "bin/caddy": "#!/bin/sh\ntrap 'exit 0' TERM\nnc -ll -p 8080 -e /bin/answer & wait\n",
       "bin/answer":
         "#!/bin/sh\nread line\nprintf 'HTTP/1.0 200 OK\\r\\n\\r\\n'\nexec wget -qO- http://one:8080/\n",
     },

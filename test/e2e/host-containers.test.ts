@@ -16,7 +16,7 @@ import { freePort, writeFiles } from "../support/packages.ts";
 const run = promisify(execFile);
 const [ownerUid, otherUid] = [1, 2];
 const engineNow = sharedEngine();
-const serve = ["/bin/sh", "-c", "httpd -f -p 8080 -h /tmp & httpd -f -p 8081 -h /tmp; wait"];
+const serve = ["/bin/sh", "-c", "trap exit TERM; httpd -f -p 8080 -h /tmp & httpd -f -p 8081 -h /tmp & wait"];
 const settleMs = 30_000;
 
 test.before(async () => {

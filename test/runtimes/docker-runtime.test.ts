@@ -221,7 +221,7 @@ dockerTest(`an image is built from the checkout, as its owner reads it${needsDoc
   const options = {
     files: {
       "image/Dockerfile":
-        'FROM svc/shell:1\nARG NAME\nCOPY . /app\nRUN ls -a /app > /app/list; echo "I am $NAME" > /app/name\nCMD ["/bin/sh", "-c", "cat /app/list /app/name; exec /bin/sleep 3600"]\n',
+        'FROM svc/shell:1\nARG NAME\nCOPY . /app\nRUN ls -a /app > /app/list; echo "I am $NAME" > /app/name\nCMD ["/bin/sh", "-c", "cat /app/list /app/name; trap exit TERM; sleep 3600 & wait"]\n',
       "image/.dockerignore": "secret\n*.tmp\n!keep.tmp\n",
       "image/secret/key": "hidden",
       "image/a.tmp": "",
@@ -248,7 +248,9 @@ dockerTest(`an image is built from the checkout, as its owner reads it${needsDoc
 
   const next = await fixture.app("built", manifest, {
     version: "2.0.0",
-    files: { "image/Dockerfile": 'FROM svc/shell:1\nCMD ["/bin/sleep", "3600"]\n' },
+    files: {
+      "image/Dockerfile": 'FROM svc/shell:1\nCMD ["/bin/sh", "-c", "trap exit TERM; sleep 3600 & wait"]\n',
+    },
   });
   await runtime.prepare(next, {});
   const images = async (): Promise<number> =>
@@ -387,7 +389,7 @@ dockerTest(`freshness and repull against a registry, and what is pinned${needsDo
     await engine.images.remove(`${host}/svc/app:${tag}`);
     return digest;
   };
-  const first = await publish("stable", "sleep 3600");
+  const first = await publish("stable", "trap exit TERM; sleep 3600 & wait");
   const app = await fixture.app("fresh", `docker: { image: "${host}/svc/app:stable" }`);
   const progress: string[] = [];
   await runtime.prepare(app, { onProgress: ({ message }) => progress.push(message) });
