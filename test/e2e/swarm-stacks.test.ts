@@ -24,13 +24,13 @@ const test = whyNoSwarm === undefined ? base.serial : base.serial.skip;
 const nobody = 65534;
 const longMs = 90_000;
 
-/** Says on its page what it was told; a version of 404 has no page. */
+/** Says on its page what it was told; a version of 404 has no page. Without the trap each stop would take all of its grace. */
 const web = `
 mkdir -p /tmp/www /keep
 cp /etc/greeting /tmp/www/greeting 2>/dev/null
 [ "$VERSION" = 404 ] || echo "$VERSION" > /tmp/www/index.html
 echo up $VERSION $(cat /keep/word 2>/dev/null)
-exec httpd -f -p 8080 -h /tmp/www`;
+trap 'exit 0' TERM; httpd -f -p 8080 -h /tmp/www & wait`;
 
 base.before(async (t) => {
   if (whyNoSwarm !== undefined) return;
