@@ -131,10 +131,15 @@ export class Lifecycle {
   }
 
   async finishStop(operation: Operation): Promise<void> {
-    await this.#settle(operation, async (app) => {
+    const stopped: AppPatch = { state: "STOPPED", stateReason: "", failure: null };
+    const stop = async (app: AppRecord): Promise<AppPatch> => {
       await this.#runtimeOf(app).stop(this.#runnable(app));
-      return { state: "STOPPED", stateReason: "", failure: null };
-    });
+      return stopped;
+    };
+    // Why it did not start is nothing any more to those who have it stopped; what runs of it all the same is ended later.
+    const afterError = ({ state, failure }: AppRecord): AppPatch =>
+      state === "FAILED" && failure !== null ? stopped : {};
+    await this.#settle(operation, stop, { afterError });
   }
 
   async finishRestart(operation: Operation): Promise<void> {

@@ -171,3 +171,26 @@ composeTest(`an engine that hangs costs no call more than its patience${needsCom
     }, 60_000);
   }
 });
+
+composeTest(
+  `an app that is stopped while the engine hangs in its start is stopped${needsCompose}`,
+  async (t) => {
+    t.timeout(120_000);
+    await using engine = await startEngine();
+    await engine.images.build("svc/box:latest");
+    await using daemon = await startDaemon({ config: engine.config });
+    const apps = daemon.client(AppService);
+    const spec = join(daemon.dir, "stack");
+    await writeFiles(spec, projectFiles({ id: "stack", script: forever, volumes: {} }));
+    await apps.installApp({ spec });
+    await engine.pause();
+    await errorOf(apps.startApp({ id: "stack" }));
+    t.is((await apps.getApp({ id: "stack" })).state, "FAILED");
+    await errorOf(apps.stopApp({ id: "stack" }));
+    engine.resume();
+    await eventually(async () => {
+      const { enabled, operation, state, stateReason } = await apps.getApp({ id: "stack" });
+      assert.deepEqual([enabled, operation, state, stateReason], [false, undefined, "STOPPED", ""]);
+    });
+  },
+);
