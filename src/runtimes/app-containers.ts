@@ -153,13 +153,16 @@ export class AppContainers {
 
   /** Removes those that are chosen, by default all. Resolves with what was removed. */
   async remove(
-    isChosen: (container: { release: string; isUp: boolean; wasSetAside: boolean }) => boolean = () => true,
+    isChosen: (
+      traits: { release: string; isUp: boolean; wasSetAside: boolean },
+      container: ContainerRecord,
+    ) => boolean = () => true,
   ): Promise<ContainerRecord[]> {
     const removed: ContainerRecord[] = [];
     for (const container of (await this.all()).toReversed()) {
       const { id, state } = container;
       const traits = { isUp: isUpState(state), wasSetAside: isSetAside(container) };
-      if (!isChosen({ release: releaseOf(container) ?? "", ...traits })) continue;
+      if (!isChosen({ release: releaseOf(container) ?? "", ...traits }, container)) continue;
       await this.#options.engine.operate(
         `remove a container of app "${this.#appId}"`,
         (docker) => removeWhole(docker.getContainer(id)),

@@ -455,3 +455,39 @@ composeTest(
     await compose.remove(app);
   },
 );
+
+composeTest(`what an upgrade that went back has made is removed, but for data${needsCompose}`, async (t) => {
+  const fixture = fixtureNow();
+  const { compose, engine } = fixture;
+  const run = JSON.stringify(["/bin/sh", "-c", forever]).replaceAll("$", "$$$$");
+  const service = `{ image: svc/shell:1, command: ${run}`;
+  const files = {
+    "compose.yaml": `services:\n  web: ${service} }\n  keeper: ${service}, volumes: [/kept] }\n`,
+  };
+  const manifest = "compose: { file: compose.yaml }";
+  const first = { ...(await fixture.app("undone", manifest, { files })), startedSettings: {} };
+  const second = await fixture.app("undone", manifest, { version: "2.0.0", files });
+  const filters = encodeURIComponent(JSON.stringify({ label: ["svc.app=undone"] }));
+  const services = async (): Promise<string[]> => {
+    const listed = (await engine.request("GET", `/containers/json?all=1&filters=${filters}`)).expect(200);
+    return (listed as { Labels: Record<string, string> }[])
+      .map(({ Labels }) => Labels["com.docker.compose.service"] ?? "")
+      .sort();
+  };
+  await startApp(compose, first);
+  await compose.stop(first);
+  await compose.settle({ ...first, settings: { word: "next" } });
+  await compose.settle({ ...first, startedSettings: { word: "before" } });
+  t.deepEqual(await services(), ["keeper", "web"], "they are its own");
+  await startApp(compose, second);
+  await compose.settle(first);
+  t.deepEqual(await services(), ["keeper", "web"], "they run");
+  await compose.stop(second);
+  await compose.prepare(first, {});
+  await compose.settle(first);
+  t.deepEqual(await services(), ["keeper"], "nobody else has its volume");
+  await compose.start(first);
+  t.deepEqual(await services(), ["keeper", "web"]);
+  await compose.stop(first);
+  await compose.remove(first);
+});

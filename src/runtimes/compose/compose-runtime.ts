@@ -38,6 +38,7 @@ import {
 } from "./compose-project.ts";
 import { recordOf } from "./compose-values.ts";
 import { requireOwnParts } from "./foreign-parts.ts";
+import { givenUpBy } from "./given-up-containers.ts";
 import { documentPorts } from "./service-ports.ts";
 import { buildMissing, buildProject, pullMissing } from "./project-images.ts";
 import { makeExternal, withSubnets } from "./project-networks.ts";
@@ -120,6 +121,8 @@ export class ComposeRuntime extends ContainerRuntime {
     const document = await this.#projects.kept(app.id);
     if (document === undefined) return;
     await this.reach(app.id);
+    const isGivenUp = givenUpBy(app);
+    await this.appOf(app.id).containers.remove(({ isUp }, container) => !isUp && isGivenUp(container));
     await this.#images.removeBuilt(app, imagesOf(document));
   }
 
