@@ -63,6 +63,9 @@ ${more}
   return dir;
 }
 
+/** Ends with 0 when it is told to, as most servers do: to a swarm that fails its health check it has come to a good end. */
+const obeys = `command: [/bin/sh, -c, "trap 'exit 0' TERM; sleep 1000 & wait"]`;
+
 const placement = (replicas: number): { on: string; replicas: number } => ({ on: "swarm", replicas });
 const nodesOf = ({ tasks }: App): string[] =>
   tasks.filter(({ state }) => state === "running").map(({ node }) => node);
@@ -254,13 +257,17 @@ test(`data keep an app on this machine; what cannot start says why, and leaves n
   }, longMs);
   await apps.removeApp({ id: "data" });
 
-  const bad = await packageOf(
-    t.context,
-    "bad",
-    `settings: { properties: { password: { type: string, secret: true, env: PASSWORD } } }
+  const bad = await packageOf(t.context, "bad");
+  await writeFiles(bad, {
+    "svc.yaml": `id: bad
+name: bad
+version: "1"
+docker: { image: "${swarm.registry}/web:1", ${obeys} }
+settings: { properties: { password: { type: string, secret: true, env: PASSWORD } } }
 health: { exec: [/bin/false], start_period: 1s, interval: 1s, retries: 1 }
-restart: { policy: never }`,
-  );
+restart: { policy: never }
+`,
+  });
   await apps.installApp({ spec: bad, settings: { password: "open-sesame" }, placement: placement(1) });
   t.like(await errorOf(apps.startApp({ id: "bad" })), { reason: "start_failed" });
   t.like(await apps.getApp({ id: "bad" }), { state: "FAILED" });
@@ -286,15 +293,15 @@ test(`an upgrade goes on trial on the swarm, and a bad one leaves the old versio
   await apps.installApp({ spec, placement: placement(2) });
   await apps.startApp({ id: "grows" });
   await apps.stopApp({ id: "grows" });
-  const write = (image: string, version: string, more = ""): Promise<void> =>
+  const write = (version: string, docker: string, more = ""): Promise<void> =>
     writeFiles(spec, {
-      "svc.yaml": `id: grows\nname: grows\nversion: "${version}"\ndocker: { image: "${swarm.registry}/${image}" }\n${more}`,
+      "svc.yaml": `id: grows\nname: grows\nversion: "${version}"\ndocker: { image: "${swarm.registry}/${docker} }\n${more}`,
     });
-  await write("web:2", "2");
+  await write("2", 'web:2"');
   t.like(await apps.upgradeApp({ id: "grows" }), { from: "1", to: "2" });
   await write(
-    "web:1",
     "3",
+    `web:1", ${obeys}`,
     "health: { exec: [/bin/false], interval: 1s, retries: 1 }\nrestart: { policy: never }\n",
   );
   t.like(await errorOf(apps.upgradeApp({ id: "grows" })), { reason: "start_failed" });

@@ -55,7 +55,7 @@ import {
 import { imagesOfKinds } from "./stack-images.ts";
 import { SwarmApi, taskName, type ServiceSpec, type SwarmService, type SwarmTask } from "./swarm-api.ts";
 import { SwarmApp } from "./swarm-app.ts";
-import { isUpTask } from "./task-status.ts";
+import { isHealthChecked, isUpTask } from "./task-status.ts";
 
 export type SwarmRuntimeOptions = Pick<
   ContainerRuntimeOptions,
@@ -174,8 +174,17 @@ export class SwarmRuntime extends FollowingRuntime<SwarmApp> implements AppRunti
     const serviceId = existing?.id ?? (await this.#api.create(spec, credentials));
     const { Replicas: replicas } = planned.Mode.Replicated;
     const release = planned.Labels[releaseLabel] ?? "";
-    const ends = { mayEnd: mayEnd(planned), hasTerminal: hasTerminal({ spec: planned }) };
-    return { serviceId, part, release, earlier, replicas, ...ends };
+    const isChecked = isHealthChecked({ spec: planned });
+    const ends = { isChecked, mayEnd: mayEnd(planned) && !isChecked };
+    return {
+      serviceId,
+      part,
+      release,
+      earlier,
+      replicas,
+      hasTerminal: hasTerminal({ spec: planned }),
+      ...ends,
+    };
   }
 
   async #withFiles(app: RunnableApp, { spec, files }: ServicePlan): Promise<ServiceSpec> {
@@ -268,7 +277,9 @@ export class SwarmRuntime extends FollowingRuntime<SwarmApp> implements AppRunti
     const lastLines = isBad ? await this.#lastLines(id, isTerminal) : [];
     const whose = part === "" ? "" : `service "${part}": `;
     const at = node === "" ? "" : ` on ${node}`;
-    const words = error === "" ? `its task is ${state}` : error;
+    const plain =
+      state === "complete" ? "its task ended before its health check passed" : `its task is ${state}`;
+    const words = error === "" ? plain : error;
     return startFailed(app.id, `${whose}${words}${at}`, {
       exitCode: isBad ? exitCode : undefined,
       lastLines,
@@ -692,6 +703,8 @@ interface Launched {
   /** That its tasks are to be of. */
   readonly release: string;
   readonly replicas: number;
+  /** The swarm asks for its health, and ends a task that fails; one that obeys with 0 has come to a good end, to its mind. */
+  readonly isChecked: boolean;
   /** Its tasks may come to a good end. */
   readonly mayEnd: boolean;
   readonly hasTerminal: boolean;
@@ -751,6 +764,7 @@ function whyStuck(launched: Launched, tasks: readonly SwarmTask[], waitedMs: num
   const own = tasks.filter(({ serviceId, id }) => isOfLaunch(launched, serviceId, id));
   return (
     own.find(({ state }) => state === "failed" || state === "rejected") ??
+    own.find(({ state }) => launched.isChecked && state === "complete") ??
     own.find(({ state, error }) => state === "pending" && error !== "" && waitedMs > pendingMs) ??
     (waitedMs > startTimeoutMs ? own[0] : undefined)
   );

@@ -79,7 +79,7 @@ function statusOfSeveral(all: readonly PartStatus[]): RuntimeStatus {
 }
 
 /** Whether the swarm itself asks how healthy its tasks are: until they are, they do not run. */
-function isChecked({ spec }: Pick<SwarmService, "spec">): boolean {
+export function isHealthChecked({ spec }: Pick<SwarmService, "spec">): boolean {
   const { ContainerSpec: container } = spec.TaskTemplate as { ContainerSpec?: ContainerHealth };
   const [kind = "NONE"] = container?.Healthcheck?.Test ?? [];
   return kind !== "NONE";
@@ -106,8 +106,8 @@ function statusOfService(
       ...known,
       state: "RUNNING",
       reason: isWhole ? "" : count,
-      health: isChecked(service) ? (isWhole ? "healthy" : "unhealthy") : "none",
-      ...(isChecked(service) && !isWhole && { healthReason: count }),
+      health: isHealthChecked(service) ? (isWhole ? "healthy" : "unhealthy") : "none",
+      ...(isHealthChecked(service) && !isWhole && { healthReason: count }),
       startedAtMs: Math.min(...running.map(({ sinceMs }) => sinceMs)),
     };
   }
