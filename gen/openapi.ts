@@ -4655,7 +4655,8 @@ export interface components {
             /** @description What a firing that has come waits for; absent when none does. */
             readonly waiting?: components["schemas"]["ScheduleWait"];
             /**
-             * @description Why it does not run although it is enabled: its owner is no user of the host any more, or their uid is another user's by
+             * @description Why it does not run, by hand neither: its app was removed, and a later one of that id is not its app until somebody writes it
+             *     again; or, although it is enabled: its owner is no user of the host any more, or their uid is another user's by
              *     now, who neither sees the job nor can write it. A job that root writes is that other user's from then on.
              */
             readonly disabled_reason?: string;

@@ -361,4 +361,15 @@ export const migrations: readonly string[] = [
   -- When what a policy wants was last begun by itself: what was missed is made up for once, also when that fails.
   ALTER TABLE backup_policies ADD COLUMN tried_at INTEGER;
   `,
+  `
+  -- By hand a disabled job ran all the same, and in a later app of that id: it keeps in mind which app it has lost, until
+  -- somebody writes it again.
+  DROP TRIGGER app_removed_from_jobs;
+  CREATE TRIGGER app_removed_from_jobs AFTER DELETE ON apps WHEN OLD.state <> 'INSTALLING' BEGIN
+    UPDATE jobs SET owner_name = owner_name,
+                    document = json_set(document, '$.enabled', json('false'), '$.lostApp', OLD.id),
+                    revision = (SELECT coalesce(max(revision), 0) + 1 FROM job_changes)
+    WHERE document ->> '$.action.app' = OLD.id;
+  END;
+  `,
 ];

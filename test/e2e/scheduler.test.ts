@@ -13,6 +13,7 @@ import { sourcePages } from "../../src/daemon/page-files.ts";
 import { sourcePrograms } from "../../src/daemon/programs.ts";
 import { isAlive } from "../identity/support/world.ts";
 import { isRoot, needsRoot, socketTransport, startDaemon } from "../support/daemon.ts";
+import { errorOf } from "../support/errors.ts";
 import { eventually } from "../support/eventually.ts";
 import { addVersion, freePort, writeRepository } from "../support/packages.ts";
 import { FakeClock } from "../support/fake-clock.ts";
@@ -207,6 +208,16 @@ test("a removed app's jobs are named and disabled, and a later app of its id is 
       ["second", false],
     ],
   );
+  const [first] = jobs;
+  t.regex(first?.disabledReason ?? "", /^its app, web, was removed; .*svc schedule enable first$/);
+  t.like(await errorOf(schedules.runSchedule({ id: "first" })), { reason: "not_possible" });
+  // Whoever writes it means the app of today.
+  const action = { type: "app_start", app: "web" };
+  const meant = await schedules.upsertSchedule({ id: "first", trigger: yearly, action });
+  t.like(meant, { enabled: true, disabledReason: "" });
+  await schedules.runSchedule({ id: "first" });
+  await endedRuns(schedules, "first", 1);
+  await apps.stopApp({ id: "web" });
   await apps.removeApp({ id: "web" });
 });
 

@@ -15,7 +15,7 @@ export interface JobOwnersOptions {
   lookUp: (uid: number) => Promise<string>;
 }
 
-type Owned = Pick<Job, "ownerUid" | "ownerName">;
+type Owned = Pick<Job, "id" | "ownerUid" | "ownerName" | "lostApp">;
 
 export class JobOwners {
   readonly #options: JobOwnersOptions;
@@ -33,14 +33,17 @@ export class JobOwners {
     }
   }
 
-  /** Why a job does not run, as the second half of a sentence; undefined when its owner is there. */
+  /** Why a job does not run, as the second half of a sentence; undefined when its owner and its app are there. */
   async problemOf(job: Owned): Promise<string | undefined> {
-    if (job.ownerUid === this.#options.selfUid) return undefined;
-    return this.problem(job, await this.nameOf(job.ownerUid));
+    const isOwn = job.ownerUid === this.#options.selfUid;
+    return this.problem(job, isOwn ? undefined : await this.nameOf(job.ownerUid));
   }
 
   /** @param nameNow see {@link nameOf} */
-  problem({ ownerUid, ownerName }: Owned, nameNow: string | undefined): string | undefined {
+  problem({ id, ownerUid, ownerName, lostApp }: Owned, nameNow: string | undefined): string | undefined {
+    if (lostApp !== undefined) {
+      return `its app, ${lostApp}, was removed; to have it for an app of that id which came since: svc schedule enable ${id}`;
+    }
     if (ownerUid === this.#options.selfUid || nameNow === undefined) return undefined;
     if (nameNow === "")
       return `its owner, ${ownerName === "" ? "" : `${ownerName}, `}uid ${ownerUid}, is gone`;

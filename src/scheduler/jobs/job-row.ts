@@ -25,7 +25,8 @@ const nextRevision = "(SELECT coalesce(max(revision), 0) + 1 FROM job_changes)";
 const lastRevision = "(SELECT max(revision) FROM job_changes)";
 
 /** The part of a job that is JSON in its row; the trigger as it was written. */
-type JobDocument = Omit<JobSpec, "managedBy" | "trigger"> & { readonly trigger: string };
+type JobDocument = Omit<JobSpec, "managedBy" | "trigger"> &
+  Pick<Job, "lostApp"> & { readonly trigger: string };
 
 /** As a row keeps it. */
 export function documentOf(spec: JobSpec): string {
@@ -182,7 +183,7 @@ export class JobReader {
 
   #make(
     row: Omit<JobRow, "document">,
-    said: Omit<JobSpec, "managedBy" | "trigger" | "action">,
+    said: Omit<JobSpec, "managedBy" | "trigger" | "action"> & Pick<Job, "lostApp">,
     trigger: Trigger,
     action: JobAction,
   ): Job {
@@ -206,6 +207,7 @@ export class JobReader {
       catchUp: action.type === "node_reboot" ? "none" : said.catchUp,
     };
     if (said.keep !== undefined) job.keep = said.keep;
+    if (said.lostApp !== undefined) job.lostApp = said.lostApp;
     return job;
   }
 

@@ -52,6 +52,8 @@ export interface JobSpec {
 export interface Job extends JobKey, JobSpec {
   /** As the host called the owner when it was written: see job-owners.ts. Empty for root. */
   readonly ownerName: string;
+  /** The app that it was for and that was removed, which no later one of that id is; gone with the next write of the job. */
+  readonly lostApp?: string;
   /** Unix milliseconds. */
   readonly updatedAtMs: number;
   /** Never the same for two writes of one job. */
