@@ -122,6 +122,19 @@ export interface DaemonContext extends AsyncDisposable {
 }
 
 export async function createContext(options: ContextOptions): Promise<DaemonContext> {
+  const { storeAhead } = options;
+  if (storeAhead === undefined) return buildContext(options);
+  try {
+    return await buildContext(options);
+  } catch (error) {
+    if ((await storeAhead.isSound) === true) throw error;
+    // Nothing lasting has been done with it: now the store is repaired first.
+    return buildContext({ ...options, storeAhead: undefined });
+  }
+}
+
+/** @throws Error when the store that it has trusted is not sound */
+async function buildContext(options: ContextOptions): Promise<DaemonContext> {
   const { config, version, programs, selfUid, log, peerUid, clock = systemClock(), shutdownSignal } = options;
   const now = (): number => clock.nowMs();
   /** What a reload changes where nobody else keeps it. */
@@ -148,6 +161,7 @@ export async function createContext(options: ContextOptions): Promise<DaemonCont
       log,
       workerUrl: programs.storeWorker,
       ahead: options.storeAhead,
+      trustsMeanwhile: true,
       onWrite: (durationMs, isKept) => metrics.observeStoreWrite(durationMs, isKept),
     }),
   );
@@ -318,7 +332,6 @@ export async function createContext(options: ContextOptions): Promise<DaemonCont
     maxBytesPerUser: config.limits.maxBackupBytesPerUser,
   });
   const stages = resources.use(new FileStages({ store, executor, identities, log }));
-  stages.start();
   const files = new Files({
     ...{ identities, stages },
     systemIdentities: new SystemIdentities(now, searchPath),
@@ -433,6 +446,11 @@ export async function createContext(options: ContextOptions): Promise<DaemonCont
     turns,
     shutdownSignal,
   });
+  const { storeAhead } = options;
+  // What was restored meanwhile is not what was read ahead.
+  if (storeAhead !== undefined && store.restoration === undefined && (await storeAhead.isSound) !== true)
+    throw new Error("the database is not sound");
+  stages.start();
   apps.start();
   const owned = resources.move();
   return {

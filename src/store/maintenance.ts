@@ -32,8 +32,9 @@ export class Maintenance {
     try {
       const signal = AbortSignal.timeout(this.#timeoutMs);
       const [reply] = (await once(worker, "message", { signal })) as [MaintenanceReply];
-      // Its connections are closed by then, so nothing of it meets what the caller does next.
-      await ended;
+      // Its connections are closed by then, so nothing of it meets what the caller does next; to inspect, they are closed with the reply.
+      if (task.kind === "inspect") ended.catch(() => undefined);
+      else await ended;
       if (reply.kind === "error") throw receivedError(reply);
       return reply;
     } catch (error) {

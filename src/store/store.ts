@@ -44,6 +44,11 @@ export interface StoreOptions {
   migrations?: readonly string[];
   /** What {@link inspectAhead} has begun. */
   ahead?: InspectionAhead | undefined;
+  /**
+   * Opens before that has ended, for who does nothing lasting until it has, and opens the store anew unless it says that all is
+   * sound or something was restored already. Writes wait for it.
+   */
+  trustsMeanwhile?: boolean;
 }
 
 export interface WriteOptions {
@@ -132,7 +137,7 @@ export async function openStore(options: StoreOptions): Promise<Store> {
   try {
     await lock.share();
     let restoration: Restoration | undefined;
-    if (!(await isReady(files, migrations.length, maintenance, options.ahead))) {
+    if (!(await isReady(files, migrations.length, maintenance, options))) {
       await lock.exclude();
       const reply = await maintenance.run({ kind: "prepare", nowMs: clock.now() });
       if (reply.kind === "prepared") restoration = reply.restoration;
@@ -179,11 +184,12 @@ async function isReady(
   files: StoreFiles,
   version: number,
   maintenance: Maintenance,
-  ahead: StoreOptions["ahead"],
+  { ahead, trustsMeanwhile = false }: StoreOptions,
 ): Promise<boolean> {
   const found = withReserve(files, () => inspectDatabase(files.database, version, inlineInspectionBytes));
   if (found.condition !== "sound" || found.version !== version) return false;
   if (lstatSync(files.database).size <= inlineInspectionBytes) return true;
+  if (ahead !== undefined && trustsMeanwhile) return true;
   return (await ahead?.isSound) ?? (await isSound(maintenance));
 }
 
@@ -217,6 +223,8 @@ class SqliteStore implements Store {
   readonly #housekeepingIntervalMs: number;
   readonly #timers: NodeJS.Timeout[];
   #housekeeping: Promise<void> | undefined;
+  /** Until it is known whether the database is sound. */
+  #inspection: Promise<boolean | undefined> | undefined;
   #closing: Promise<void> | undefined;
 
   constructor(
@@ -236,6 +244,13 @@ class SqliteStore implements Store {
     this.#log = options.log;
     this.#onWrite = options.onWrite;
     this.#writeTimeoutMs = options.writeTimeoutMs ?? 10_000;
+    // What was restored meanwhile is not what was read ahead.
+    if (options.trustsMeanwhile === true && restoration === undefined) {
+      this.#inspection = options.ahead?.isSound;
+      void this.#inspection?.then((isSound) => {
+        if (isSound === true) this.#inspection = undefined;
+      });
+    }
     this.#changes = new ChangeWatch({
       dataVersion: () => reader.dataVersion(),
       pollMs: options.changePollMs ?? 250,
@@ -274,6 +289,9 @@ class SqliteStore implements Store {
     const startMs = performance.now();
     let isKept = false;
     try {
+      if (this.#inspection !== undefined && (await this.#inspection) !== true) {
+        throw new SvcError("unavailable", "the database is damaged and nothing is written to it");
+      }
       const results = await this.#writes.push({ statements, essential, deadlineMs: deadlineIn(timeoutMs) });
       isKept = true;
       return results;

@@ -1,8 +1,9 @@
 import { open } from "node:fs/promises";
 import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
 import test from "ava";
 import { inspectAhead, openStore } from "../../src/store/store.ts";
-import { temporaryDir } from "./support/temporary-store.ts";
+import { keys, put, temporaryDir } from "./support/temporary-store.ts";
 
 const workerUrl = new URL("../../src/store/worker.ts", import.meta.url);
 const text = "x".repeat(1_000);
@@ -45,6 +46,42 @@ test("what was read ahead spares the reading", async (t) => {
   await database.close();
   await using store = await openStore({ dir: dir.path, ahead: { isSound: Promise.resolve(true) } });
   t.is(store.restoration, undefined, "nobody has looked again");
+});
+
+test("who opens a store that is still being read writes nothing before it is known to be sound", async (t) => {
+  await using dir = await closedStore(10_000);
+  const verdict = Promise.withResolvers<boolean>();
+  const ahead = { isSound: verdict.promise };
+  await using store = await openStore({ dir: dir.path, ahead, trustsMeanwhile: true });
+  const written: number[] = [];
+  const writes = [1, 2, 3].map((key) => store.write([put(`${key}`)]).then(() => written.push(key)));
+  await sleep(200);
+  t.deepEqual(written, []);
+  verdict.resolve(true);
+  await Promise.all(writes);
+  t.deepEqual(written, [1, 2, 3]);
+});
+
+test("nothing is written to a store of which it shows that it is damaged", async (t) => {
+  await using dir = await closedStore(10_000);
+  for (const isSound of [false, undefined]) {
+    const ahead = { isSound: Promise.resolve(isSound) };
+    await using store = await openStore({ dir: dir.path, ahead, trustsMeanwhile: true });
+    await t.throwsAsync(store.write([put("new")]), { message: /is damaged and nothing is written/ });
+    t.false(keys(store).includes("new"));
+  }
+});
+
+test("what is restored because it cannot even be opened is written to, whatever was read ahead", async (t) => {
+  await using dir = await closedStore(10_000);
+  const database = await open(join(dir.path, "svc.db"), "r+");
+  await database.write(Buffer.alloc(4_096, 0xff), 0, 4_096, 0);
+  await database.close();
+  const ahead = { isSound: Promise.resolve(false) };
+  await using store = await openStore({ dir: dir.path, ahead, trustsMeanwhile: true });
+  t.truthy(store.restoration);
+  await store.write([put("new")]);
+  t.true(keys(store).includes("new"));
 });
 
 test("nothing is begun for a small database, or where the store is not safe", async (t) => {

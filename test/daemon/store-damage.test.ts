@@ -1,0 +1,52 @@
+/** A large database is checked while the daemon's services are built: nobody is answered from a damaged one. */
+import { open } from "node:fs/promises";
+import { join } from "node:path";
+import { DatabaseSync } from "node:sqlite";
+import test from "ava";
+import { DaemonService } from "../../gen/svc/v1/daemon_pb.ts";
+import { openStore } from "../../src/store/store.ts";
+import { startDaemon } from "../support/daemon.ts";
+
+const pageBytes = 4_096;
+const rows = 10_000;
+
+for (const [what, place] of [
+  ["that nobody reads while the daemon starts", 1_000],
+  ["in its first page", 1],
+  ["without which the daemon cannot start", "store_id"],
+] as const) {
+  test(`a large database with damage ${what} is restored before anybody is answered`, async (t) => {
+    await using daemon = await startDaemon();
+    await daemon.stop();
+    const path = join(daemon.storeDir, "svc.db");
+    {
+      await using store = await openStore({ dir: daemon.storeDir });
+      const columns = [
+        Array.from({ length: rows }, (_, row) => `key-${row}`),
+        Array.from({ length: rows }, () => "x".repeat(1_000)),
+      ];
+      await store.write([{ sql: "INSERT INTO meta VALUES (?, ?)", columns }]);
+      await store.housekeep();
+    }
+    await damage(path, place);
+    await daemon.restart();
+    t.is(daemon.log().split("its last good snapshot was restored").length, 2, daemon.log());
+    t.true((await daemon.client(DaemonService).getStatus({})).version !== "");
+    await daemon.stop();
+    using database = new DatabaseSync(path, { readOnly: true });
+    t.is(database.prepare("SELECT count(*) AS n FROM meta").get()?.["n"], rows);
+  });
+}
+
+/** Overwrites a page, or the root of a table. */
+async function damage(path: string, place: number | string): Promise<void> {
+  let page = place;
+  if (typeof place === "string") {
+    using database = new DatabaseSync(path, { readOnly: true });
+    const row = database.prepare("SELECT rootpage FROM sqlite_schema WHERE name = ?").get(place);
+    page = Number(row?.["rootpage"]);
+  }
+  const file = await open(path, "r+");
+  await file.write(Buffer.alloc(pageBytes, 0xff), 0, pageBytes, (Number(page) - 1) * pageBytes);
+  await file.close();
+}
