@@ -67,6 +67,8 @@ for (let dir = process.cwd(); dir !== "/"; dir = dirname(dir)) {
   if (existsSync(join(dir, "no-start"))) process.exit(1);
 }
 appendFileSync(join(process.env.DATA, "starts"), process.cwd() + "\\n");
+// Where a test wants time between the first copy and the second.
+process.on("SIGTERM", () => setTimeout(() => process.exit(0), existsSync(join(process.env.DATA, "late")) ? 5_000 : 0));
 setInterval(() => appendFileSync(join(process.env.DATA, "beats"), Date.now() + "\\n"), 20);
 `;
 
@@ -343,6 +345,7 @@ test.serial("while it is stopped only what changed since the first copy goes", a
   const data = join(directory, "data");
   const bulkBytes = 32 << 20;
   await writeFile(join(data, "bulk"), randomBytes(bulkBytes));
+  await writeFile(join(data, "late"), "");
   await mkdir(join(data, "deep/er"), { recursive: true });
   for (const name of ["kept", "changed", "removed"])
     await writeFile(join(data, "deep/er", name), `${name} before\n`);

@@ -304,7 +304,7 @@ test("svc token: status, issue, revoke, rotate and commit", async (t) => {
   const first = await svc(daemon, "token");
   t.regex(
     first.stdout,
-    /^You: +root on this machine.*\nPrimary token: +SHA-256 [0-9a-f]{12}…\nAccess tokens: 0 live\nSessions: +0 open\nRotation: +none\n$/,
+    /^You: +the daemon's own user on this machine.*\nPrimary token: +SHA-256 [0-9a-f]{12}…\nAccess tokens: 0 live\nSessions: +0 open\nRotation: +none\n$/,
   );
   const issued = await svc(daemon, "token", "issue", "--ttl", "60", "--label", "a script");
   t.regex(issued.stdout, /^svca_[A-Za-z0-9_-]{43}\n$/, "the token alone, for $(…)");
@@ -351,7 +351,7 @@ test("without a daemon the primary token can be rotated, and access tokens canno
           openInProcess(host, { environment: { uid: 65534, home, env: {} }, programs: sourcePrograms() }),
       },
     });
-  t.regex((await svcAlone("status")).stdout, /^You: +root on this machine/);
+  t.regex((await svcAlone("status")).stdout, /^You: +the daemon's own user on this machine/);
   for (const name of ["issue", "revoke"]) {
     const refused = await svcAlone(name);
     t.is(refused.exitCode, 5);
