@@ -21,20 +21,17 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
-import test from "ava";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
 import packageJson from "../../package.json" with { type: "json" };
 import { makeSingleExecutable } from "../../src/build/single-executable.ts";
 import { ask, askWhile } from "../support/ask-often.ts";
 import { eventually } from "../support/eventually.ts";
 import { writeFiles, writePackage } from "../support/packages.ts";
-import { SystemdMachine, whyNoSystemd } from "../support/systemd.ts";
+import { SystemdMachine } from "../support/systemd.ts";
+import { debian, debianTest, needsDebian } from "./support/clean-debian.ts";
 
 const run = promisify(execFile);
 const root = fileURLToPath(new URL("../..", import.meta.url));
-const debian = join(root, "node_modules/.cache/svc-tools/debian");
-const obstacle = whyNoSystemd ?? (existsSync(debian) ? undefined : `needs ${debian}, as .ci/run makes it`);
-const reason = obstacle === undefined ? "" : ` (skipped: ${obstacle})`;
 const deadlineMs = 60_000;
 const { version } = packageJson;
 
@@ -69,158 +66,151 @@ async function packNext(deb: string, tree: string): Promise<string> {
   return pack(tree);
 }
 
-(obstacle === undefined ? test : test.skip)(
-  `the package on a clean Debian, from its installation to its purge${reason}`,
-  async (t) => {
-    t.timeout(15 * 60_000);
-    const dir = await mkdtemp(join(tmpdir(), "svc-debian-"));
-    t.teardown(() => rm(dir, { recursive: true, force: true }));
-    await run(process.execPath, ["src/build/packages.ts", join(dir, "out")], { cwd: root });
-    const name = (await readdir(join(dir, "out"))).find((file) => file.endsWith(".deb")) ?? "";
-    const packages = {
-      "svc.deb": join(dir, "out", name),
-      "next.deb": await packNext(join(dir, "out", name), join(dir, "next")),
-      "node.deb": await packNode(join(dir, "node")),
-    };
+debianTest(`the package on a clean Debian, from its installation to its purge${needsDebian}`, async (t) => {
+  t.timeout(15 * 60_000);
+  const dir = await mkdtemp(join(tmpdir(), "svc-debian-"));
+  t.teardown(() => rm(dir, { recursive: true, force: true }));
+  await run(process.execPath, ["src/build/packages.ts", join(dir, "out")], { cwd: root });
+  const name = (await readdir(join(dir, "out"))).find((file) => file.endsWith(".deb")) ?? "";
+  const packages = {
+    "svc.deb": join(dir, "out", name),
+    "next.deb": await packNext(join(dir, "out", name), join(dir, "next")),
+    "node.deb": await packNode(join(dir, "node")),
+  };
 
-    await using machine = await SystemdMachine.withRoot(debian);
-    await machine.boot();
-    const dpkg = (...args: string[]): Promise<string> =>
-      machine.run("env", "DEBIAN_FRONTEND=noninteractive", "dpkg", ...args);
-    for (const [file, path] of Object.entries(packages)) await copyFile(path, machine.path(`/root/${file}`));
-    await writePackage(machine.path("/root/kept"), 8080, { id: "kept" });
-    const property = async (what: string, unit = "svc.service"): Promise<string> =>
-      (await machine.systemctl("show", "--value", `--property=${what}`, unit)).trim();
+  await using machine = await SystemdMachine.withRoot(debian);
+  await machine.boot();
+  const dpkg = (...args: string[]): Promise<string> =>
+    machine.run("env", "DEBIAN_FRONTEND=noninteractive", "dpkg", ...args);
+  for (const [file, path] of Object.entries(packages)) await copyFile(path, machine.path(`/root/${file}`));
+  await writePackage(machine.path("/root/kept"), 8080, { id: "kept" });
+  const property = async (what: string, unit = "svc.service"): Promise<string> =>
+    (await machine.systemctl("show", "--value", `--property=${what}`, unit)).trim();
 
-    // Nothing is started or enabled unasked.
-    const install = "DEBIAN_FRONTEND=noninteractive dpkg --install /root/node.deb /root/svc.deb 2>&1";
-    const said = await machine.run("sh", "-c", install);
-    for (const unit of ["svc.service", "svc.socket"]) {
-      t.is(await property("ActiveState", unit), "inactive", unit);
-      t.is(await property("UnitFileState", unit), "disabled", unit);
-    }
+  // Nothing is started or enabled unasked.
+  const install = "DEBIAN_FRONTEND=noninteractive dpkg --install /root/node.deb /root/svc.deb 2>&1";
+  const said = await machine.run("sh", "-c", install);
+  for (const unit of ["svc.service", "svc.socket"]) {
+    t.is(await property("ActiveState", unit), "inactive", unit);
+    t.is(await property("UnitFileState", unit), "disabled", unit);
+  }
+  t.is(await machine.run("svc", "--version"), `${version}\n`);
+  for (const pack of ["first-stage", "ahead", "daemon"]) {
+    const compiled = `/usr/lib/svc/current/chunks/${pack}.code`;
+    t.true(
+      existsSync(machine.path(compiled)),
+      `${pack}: compiled for the Node that is here; the installation said ${said}`,
+    );
+  }
+  t.regex(await machine.run("man", "-P", "cat", "svc"), /svc app start ID/);
+  t.regex(await machine.run("man", "-P", "cat", "svc.yaml"), /health\.http\.path/);
+
+  t.regex(
+    await machine.run("svc", "setup"),
+    /^wrote \/etc\/svc\/svc.toml\nkept {2}\/usr\/share\/bash-completion/,
+  );
+  t.is(await machine.run("svc", "daemon", "--check"), "the configuration is fine\n");
+  await machine.systemctl("enable", "--now", "svc");
+  t.is(await property("UnitFileState", "svc.socket"), "enabled");
+  await eventually(() => machine.run("svc", "ls"), deadlineMs);
+  await machine.run("hostname", "unheard-of");
+  const doctor = await machine.run("svc", "doctor");
+  t.regex(doctor, /^ok +daemon /m);
+  t.regex(doctor, /^warning +dns +unheard-of, this host's own name, .*\/etc\/hosts$/m);
+  // Debian's own kill(1) is in a package that is not there.
+  await writeFile(machine.path("/etc/svc/svc.toml"), '[log]\nlevel = "debug"\n');
+  await machine.systemctl("reload", "svc");
+  await eventually(
+    async () => assert.match(await machine.run("journalctl", "--unit", "svc"), /"applied":\["log\.level"\]/),
+    deadlineMs,
+  );
+  await machine.run("svc", "install", "/root/kept", "--start");
+  const apps = machine.client(AppService);
+  const before = await apps.getApp({ id: "kept" });
+  t.is(before.state, "RUNNING");
+  // A package of one's own, from nothing to where it answers, and one made of a compose file.
+  await machine.run("svc", "package", "init", "/root/fresh", "--template", "node", "--yes");
+  await machine.run("svc", "package", "check", "/root/fresh");
+  t.regex(
+    await machine.run("svc", "install", "/root/fresh", "--set", "port=8090", "--start"),
+    /^Running fresh 1\.0\.0/,
+  );
+  await machine.run("svc", "app", "remove", "fresh", "--yes");
+  await mkdir(machine.path("/root/stack"));
+  const compose = 'services: { web: { image: "example/web:1", ports: ["${PORT:-8080}:80"] } }\n';
+  await writeFile(machine.path("/root/stack/compose.yaml"), compose);
+  await machine.run("svc", "package", "init", "/root/stack", "--yes");
+  t.regex(await readFile(machine.path("/root/stack/svc.yaml"), "utf8"), /compose:\n {2}file: compose\.yaml/);
+  await machine.run("useradd", "--create-home", "someone");
+  const asSomeone = [
+    "setpriv",
+    "--reset-env",
+    "--reuid=someone",
+    "--regid=someone",
+    "--clear-groups",
+    "svc",
+    "ls",
+  ];
+  t.notRegex(await machine.run(...asSomeone), /kept/);
+
+  const socketPath = machine.path("/run/svc/svc.sock");
+  const pid = await property("MainPID");
+  const runs = async (): Promise<string[]> =>
+    (await readdir(machine.path("/usr/lib/svc"))).filter((name) => name.startsWith("run.")).sort();
+  const [first = ""] = await runs();
+  const answers = await askWhile(socketPath, async () => {
+    await dpkg("--unpack", "/root/next.deb");
+    // The daemon still runs, and so does what it lies beside.
+    t.is(await property("MainPID"), pid);
+    t.deepEqual(await runs(), [first]);
+    t.false(existsSync(machine.path(`/usr/lib/svc/${first}/next`)), "no file of the new version");
+    t.true(existsSync(machine.path("/usr/lib/svc/files/next")));
     t.is(await machine.run("svc", "--version"), `${version}\n`);
-    for (const pack of ["first-stage", "ahead", "daemon"]) {
-      const compiled = `/usr/lib/svc/current/chunks/${pack}.code`;
-      t.true(
-        existsSync(machine.path(compiled)),
-        `${pack}: compiled for the Node that is here; the installation said ${said}`,
-      );
-    }
-    t.regex(await machine.run("man", "-P", "cat", "svc"), /svc app start ID/);
-    t.regex(await machine.run("man", "-P", "cat", "svc.yaml"), /health\.http\.path/);
+    // What is left of a configuration that was killed in the middle.
+    await symlink(first, machine.path("/usr/lib/svc/current.new"));
+    await dpkg("--configure", "svc");
+    await ask(socketPath);
+  });
+  const now = await readlink(machine.path("/usr/lib/svc/current"));
+  t.true(existsSync(machine.path(`/usr/lib/svc/${now}/next`)));
+  t.deepEqual(await runs(), [first, now].sort(), "the supervisor of the app goes on in the first");
+  t.log(`${answers.length} answers over an upgrade`);
+  t.deepEqual(
+    answers.filter((answer) => answer !== 200),
+    [],
+  );
+  t.true(answers.length > 20);
+  t.not(await property("MainPID"), pid);
+  const after = await apps.getApp({ id: "kept" });
+  t.deepEqual([after.state, after.startedAt], [before.state, before.startedAt]);
 
-    t.regex(
-      await machine.run("svc", "setup"),
-      /^wrote \/etc\/svc\/svc.toml\nkept {2}\/usr\/share\/bash-completion/,
-    );
-    t.is(await machine.run("svc", "daemon", "--check"), "the configuration is fine\n");
-    await machine.systemctl("enable", "--now", "svc");
-    t.is(await property("UnitFileState", "svc.socket"), "enabled");
-    await eventually(() => machine.run("svc", "ls"), deadlineMs);
-    await machine.run("hostname", "unheard-of");
-    const doctor = await machine.run("svc", "doctor");
-    t.regex(doctor, /^ok +daemon /m);
-    t.regex(doctor, /^warning +dns +unheard-of, this host's own name, .*\/etc\/hosts$/m);
-    // Debian's own kill(1) is in a package that is not there.
-    await writeFile(machine.path("/etc/svc/svc.toml"), '[log]\nlevel = "debug"\n');
-    await machine.systemctl("reload", "svc");
-    await eventually(
-      async () =>
-        assert.match(await machine.run("journalctl", "--unit", "svc"), /"applied":\["log\.level"\]/),
-      deadlineMs,
-    );
-    await machine.run("svc", "install", "/root/kept", "--start");
-    const apps = machine.client(AppService);
-    const before = await apps.getApp({ id: "kept" });
-    t.is(before.state, "RUNNING");
-    // A package of one's own, from nothing to where it answers, and one made of a compose file.
-    await machine.run("svc", "package", "init", "/root/fresh", "--template", "node", "--yes");
-    await machine.run("svc", "package", "check", "/root/fresh");
-    t.regex(
-      await machine.run("svc", "install", "/root/fresh", "--set", "port=8090", "--start"),
-      /^Running fresh 1\.0\.0/,
-    );
-    await machine.run("svc", "app", "remove", "fresh", "--yes");
-    await mkdir(machine.path("/root/stack"));
-    const compose = 'services: { web: { image: "example/web:1", ports: ["${PORT:-8080}:80"] } }\n';
-    await writeFile(machine.path("/root/stack/compose.yaml"), compose);
-    await machine.run("svc", "package", "init", "/root/stack", "--yes");
-    t.regex(
-      await readFile(machine.path("/root/stack/svc.yaml"), "utf8"),
-      /compose:\n {2}file: compose\.yaml/,
-    );
-    await machine.run("useradd", "--create-home", "someone");
-    const asSomeone = [
-      "setpriv",
-      "--reset-env",
-      "--reuid=someone",
-      "--regid=someone",
-      "--clear-groups",
-      "svc",
-      "ls",
-    ];
-    t.notRegex(await machine.run(...asSomeone), /kept/);
+  await dpkg("--remove", "svc");
+  t.is(await property("ActiveState", "svc.socket"), "inactive");
+  await t.throwsAsync(lstat(socketPath), { code: "ENOENT" });
+  t.false(existsSync(machine.path("/usr/lib/svc")), "no file of the package is left");
+  await appAnswers(machine, true);
+  await dpkg("--install", "/root/next.deb");
+  await machine.systemctl("start", "svc");
+  await eventually(async () => {
+    const { state, startedAt } = await apps.getApp({ id: "kept" });
+    assert.deepEqual([state, startedAt], [before.state, before.startedAt]);
+  }, deadlineMs);
 
-    const socketPath = machine.path("/run/svc/svc.sock");
-    const pid = await property("MainPID");
-    const runs = async (): Promise<string[]> =>
-      (await readdir(machine.path("/usr/lib/svc"))).filter((name) => name.startsWith("run.")).sort();
-    const [first = ""] = await runs();
-    const answers = await askWhile(socketPath, async () => {
-      await dpkg("--unpack", "/root/next.deb");
-      // The daemon still runs, and so does what it lies beside.
-      t.is(await property("MainPID"), pid);
-      t.deepEqual(await runs(), [first]);
-      t.false(existsSync(machine.path(`/usr/lib/svc/${first}/next`)), "no file of the new version");
-      t.true(existsSync(machine.path("/usr/lib/svc/files/next")));
-      t.is(await machine.run("svc", "--version"), `${version}\n`);
-      // What is left of a configuration that was killed in the middle.
-      await symlink(first, machine.path("/usr/lib/svc/current.new"));
-      await dpkg("--configure", "svc");
-      await ask(socketPath);
-    });
-    const now = await readlink(machine.path("/usr/lib/svc/current"));
-    t.true(existsSync(machine.path(`/usr/lib/svc/${now}/next`)));
-    t.deepEqual(await runs(), [first, now].sort(), "the supervisor of the app goes on in the first");
-    t.log(`${answers.length} answers over an upgrade`);
-    t.deepEqual(
-      answers.filter((answer) => answer !== 200),
-      [],
-    );
-    t.true(answers.length > 20);
-    t.not(await property("MainPID"), pid);
-    const after = await apps.getApp({ id: "kept" });
-    t.deepEqual([after.state, after.startedAt], [before.state, before.startedAt]);
+  await dpkg("--purge", "svc");
+  t.true(existsSync(machine.path("/var/lib/svc")), "nobody was asked: apps are kept");
+  t.false(existsSync(machine.path("/var/cache/svc")));
+  await appAnswers(machine, true);
 
-    await dpkg("--remove", "svc");
-    t.is(await property("ActiveState", "svc.socket"), "inactive");
-    await t.throwsAsync(lstat(socketPath), { code: "ENOENT" });
-    t.false(existsSync(machine.path("/usr/lib/svc")), "no file of the package is left");
-    await appAnswers(machine, true);
-    await dpkg("--install", "/root/next.deb");
-    await machine.systemctl("start", "svc");
-    await eventually(async () => {
-      const { state, startedAt } = await apps.getApp({ id: "kept" });
-      assert.deepEqual([state, startedAt], [before.state, before.startedAt]);
-    }, deadlineMs);
+  await dpkg("--install", "/root/next.deb");
+  await machine.run("sh", "-c", "echo svc svc/keep-apps boolean false | debconf-set-selections");
+  await dpkg("--purge", "svc");
+  for (const path of ["/var/lib/svc", "/etc/svc"]) t.false(existsSync(machine.path(path)), path);
+  await appAnswers(machine, false);
+  t.is((await machine.run("sh", "-c", "systemctl list-unit-files | grep -c '^svc' || true")).trim(), "0");
+});
 
-    await dpkg("--purge", "svc");
-    t.true(existsSync(machine.path("/var/lib/svc")), "nobody was asked: apps are kept");
-    t.false(existsSync(machine.path("/var/cache/svc")));
-    await appAnswers(machine, true);
-
-    await dpkg("--install", "/root/next.deb");
-    await machine.run("sh", "-c", "echo svc svc/keep-apps boolean false | debconf-set-selections");
-    await dpkg("--purge", "svc");
-    for (const path of ["/var/lib/svc", "/etc/svc"]) t.false(existsSync(machine.path(path)), path);
-    await appAnswers(machine, false);
-    t.is((await machine.run("sh", "-c", "systemctl list-unit-files | grep -c '^svc' || true")).trim(), "0");
-  },
-);
-
-(obstacle === undefined ? test : test.skip)(
-  `the single executable on a clean Debian without Node: the tour, a restart, and files that are spoiled${reason}`,
+debianTest(
+  `the single executable on a clean Debian without Node: the tour, a restart, and files that are spoiled${needsDebian}`,
   async (t) => {
     t.timeout(15 * 60_000);
     const dir = await mkdtemp(join(tmpdir(), "svc-executable-"));

@@ -22,16 +22,12 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
-import test, { type ExecutionContext } from "ava";
+import type { ExecutionContext } from "ava";
 import { eventually } from "../support/eventually.ts";
-import { whyNoSystemd } from "../support/systemd.ts";
+import { debian, debianTest, needsDebian } from "./support/clean-debian.ts";
 
 const run = promisify(execFile);
 const root = fileURLToPath(new URL("../..", import.meta.url));
-const debian = join(root, "node_modules/.cache/svc-tools/debian");
-const obstacle = whyNoSystemd ?? (existsSync(debian) ? undefined : `needs ${debian}, as .ci/run makes it`);
-const reason = obstacle === undefined ? "" : ` (skipped: ${obstacle})`;
-const debianTest = obstacle === undefined ? test : test.skip;
 
 /** The fourth cannot be compiled. */
 const program = (version: number): string => `#!/bin/sh
@@ -119,7 +115,7 @@ async function openDebian(t: ExecutionContext): Promise<Debian> {
 }
 
 debianTest(
-  `nothing is started unasked, and an upgrade keeps what still runs of earlier ones${reason}`,
+  `nothing is started unasked, and an upgrade keeps what still runs of earlier ones${needsDebian}`,
   async (t) => {
     t.timeout(120_000);
     const { path, sh, install, told, runs, current } = await openDebian(t);
@@ -159,7 +155,7 @@ debianTest(
   },
 );
 
-debianTest(`where no systemd runs none is told anything${reason}`, async (t) => {
+debianTest(`where no systemd runs none is told anything${needsDebian}`, async (t) => {
   t.timeout(120_000);
   const { sh, install, told } = await openDebian(t);
   await sh("rmdir /run/systemd/system");
@@ -169,7 +165,7 @@ debianTest(`where no systemd runs none is told anything${reason}`, async (t) => 
 });
 
 debianTest(
-  `a purge keeps apps unless it was told otherwise, and a removal whatever it was told${reason}`,
+  `a purge keeps apps unless it was told otherwise, and a removal whatever it was told${needsDebian}`,
   async (t) => {
     t.timeout(120_000);
     const { path, sh, install, told } = await openDebian(t);
