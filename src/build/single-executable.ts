@@ -7,7 +7,7 @@ import { tmpdir } from "node:os";
 import { dirname, join, relative } from "node:path";
 import { promisify } from "node:util";
 import type { PackedFile } from "./executable/unpack.ts";
-import { licenseSection, thirdPartyFiles } from "./third-party.ts";
+import { billWith, licenseSection, thirdPartyFiles } from "./third-party.ts";
 
 const run = promisify(execFile);
 /** Where Node looks for what was put in (Node.js documentation, Single executable applications). */
@@ -35,6 +35,7 @@ export async function makeSingleExecutable({ root, bundle, outFile }: Executable
       sources.set(relative(bundle, path), path);
     }
     sources.set(thirdPartyFiles.licenses, await writeLicenses(root, bundle, work));
+    sources.set(thirdPartyFiles.bom, await writeBill(bundle, work));
     const assets = Object.fromEntries(sources);
     await bundleStart(
       root,
@@ -64,6 +65,20 @@ async function writeLicenses(root: string, bundle: string, work: string): Promis
   const path = join(work, thirdPartyFiles.licenses);
   const others = await readFile(join(bundle, thirdPartyFiles.licenses), "utf8");
   await writeFile(path, `${others}\n${section}`, { mode: 0o644 });
+  return path;
+}
+
+/** Of the bundle and of Node. Resolves with the path. */
+async function writeBill(bundle: string, work: string): Promise<string> {
+  const { node } = process.versions;
+  const path = join(work, thirdPartyFiles.bom);
+  const ofBundle = await readFile(join(bundle, thirdPartyFiles.bom), "utf8");
+  const component = {
+    ...{ type: "platform", "bom-ref": `node@${node}`, name: "node", version: node },
+    licenses: [{ license: { name: `MIT and those of its parts: ${thirdPartyFiles.licenses}` } }],
+    purl: `pkg:generic/node@${node}`,
+  };
+  await writeFile(path, billWith(ofBundle, component), { mode: 0o644 });
   return path;
 }
 

@@ -32,10 +32,7 @@ export async function writeThirdPartyFiles(
   const own = await readFile(join(root, "LICENSE"), "utf8");
   await writeFile(join(dir, "LICENSE"), own);
   await writeFile(join(dir, thirdPartyFiles.licenses), packages.map(licenseSection).join("\n"));
-  await writeFile(
-    join(dir, thirdPartyFiles.bom),
-    `${JSON.stringify(billOf(product, packages), undefined, 2)}\n`,
-  );
+  await writeFile(join(dir, thirdPartyFiles.bom), billText(billOf(product, packages)));
 }
 
 /** `node_modules/a/node_modules/@b/c/d.js` → `node_modules/a/node_modules/@b/c` */
@@ -63,6 +60,16 @@ export function licenseSection({ name, version, license, texts }: Package): stri
       ? `Its package says: ${license}.\n`
       : texts.map((text) => `${text.trim()}\n`).join("\n");
   return `${rule}\n${name} ${version} (${license})\n${rule}\n\n${body}`;
+}
+
+/** A bill with one component more, as its text stands in the file. */
+export function billWith(bom: string, component: object): string {
+  const bill = JSON.parse(bom) as { readonly components: readonly object[] };
+  return billText({ ...bill, components: [...bill.components, component] });
+}
+
+function billText(bill: object): string {
+  return `${JSON.stringify(bill, undefined, 2)}\n`;
 }
 
 /** CycloneDX 1.6, without a serial number or a time, which would differ from build to build. */

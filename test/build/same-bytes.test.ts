@@ -32,6 +32,7 @@ const texts = {
   "chunks/a.cjs": "a",
   "a/file": "file",
   [thirdPartyFiles.licenses]: "licenses",
+  [thirdPartyFiles.bom]: '{"components":[]}',
 };
 
 /**
@@ -105,6 +106,7 @@ test("a tarball is the same bytes, and all in it is root's", async (t) => {
       `drwxr-xr-x 0/0 0 ${date} svc-1/a/`,
       `-rw-r--r-- 0/0 4 ${date} svc-1/a/file`,
       `-rw-r--r-- 0/0 1 ${date} svc-1/b.txt`,
+      `-rw-r--r-- 0/0 17 ${date} svc-1/${thirdPartyFiles.bom}`,
       `drwxr-xr-x 0/0 0 ${date} svc-1/chunks/`,
       `${program} 1 ${date} svc-1/chunks/a.cjs`,
       `${program} 1 ${date} svc-1/chunks/z.cjs`,
@@ -122,11 +124,13 @@ test("a single executable is the same bytes", async (t) => {
   for (const bundle of await twice(t)) {
     const outFile = join(out, "svc");
     await makeSingleExecutable({ root, bundle, outFile });
-    sums.push(
-      createHash("sha256")
-        .update(await readFile(outFile))
-        .digest("hex"),
-    );
+    const made = await readFile(outFile);
+    sums.push(createHash("sha256").update(made).digest("hex"));
+    for (const said of [
+      "Node.js is licensed for use as follows",
+      `pkg:generic/node@${process.versions.node}`,
+    ])
+      t.true(made.includes(said), said);
     await rm(outFile);
   }
   t.is(sums[0], sums[1]);
