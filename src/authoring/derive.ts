@@ -70,7 +70,7 @@ async function derive(files: PackageFiles, from: string | undefined): Promise<De
   throw new SvcError(
     "not_possible",
     from === undefined
-      ? `${files.root} has nothing to make a package of; known are ${known}; to begin one: svc package init --template NAME`
+      ? `${files.root} has nothing to make a package of; known are ${known}; to begin one: svc package init ${files.root} --template NAME`
       : `${from} is not there, or nothing to make a package of; known are ${known}`,
   );
 }

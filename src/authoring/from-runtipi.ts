@@ -49,17 +49,18 @@ export async function fromRuntipi(files: PackageFiles, name: string): Promise<De
   const { settings, ...rest } = manifest;
   const version = /\d+(?:\.\d+)*/.exec(textOf(config["version"]))?.[0];
   const [summary = ""] = textOf(config["short_desc"]).split("\n");
+  const fields = listOf(config["form_fields"]).map(recordOf);
   return {
     from: name,
     files: { [madeComposeFile]: made },
-    notes: [...derived.notes, ...notes],
+    notes: [...derived.notes, ...notes, ...unreadOf(fields, settings?.properties)],
     manifest: {
       ...rest,
       id,
       ...(isSet(config["name"]) && { name: textOf(config["name"]).slice(0, 256) }),
       ...(version !== undefined && { version }),
       ...(summary !== "" && { summary: summary.slice(0, 256) }),
-      ...(settings !== undefined && { settings: withForm(settings, listOf(config["form_fields"])) }),
+      ...(settings !== undefined && { settings: withForm(settings, fields) }),
     },
   };
 }
@@ -182,15 +183,25 @@ function withPlaces(text: string, id: string, port: number | undefined): string 
     .replaceAll(/\$(?:\{TZ\}|TZ\b)/g, "${TZ:-UTC}");
 }
 
+/** What the form asks for and no service is told. */
+function unreadOf(
+  fields: readonly JsonObject[],
+  properties: Readonly<Record<string, unknown>> = {},
+): string[] {
+  return fields
+    .map((field) => textOf(field["env_variable"]))
+    .filter((variable) => variable !== "" && properties[settingName(variable)] === undefined)
+    .map((variable) => `${variable} of its form is not carried over: no service reads it`);
+}
+
 /** The settings with what the store's form says of them. */
 function withForm(
   settings: { required?: string[]; properties: Record<string, SettingDocument> },
-  fields: readonly JsonValue[],
+  fields: readonly JsonObject[],
 ): { required?: string[]; properties: Record<string, SettingDocument> } {
   const properties = { ...settings.properties };
   const required = new Set(settings.required);
-  for (const value of fields) {
-    const field = recordOf(value);
+  for (const field of fields) {
     const variable = textOf(field["env_variable"]);
     const key = settingName(variable);
     const known = properties[key];

@@ -1,4 +1,5 @@
 /** Values of settings from the command line: in words, from files, from stdin, or typed when they are asked for. */
+import type { Advice } from "./advice.ts";
 import type { CommandContext } from "./context.ts";
 import { UsageError } from "./failure.ts";
 import { collect } from "./option-values.ts";
@@ -15,6 +16,18 @@ export interface Assignments {
   /** A key. */
   readonly setStdin?: string;
 }
+
+/** How to choose what an install lacks. */
+export const adviceOnSettings: Advice = ({ payload }) => {
+  const { violations = [] } = (payload ?? {}) as {
+    violations?: readonly { field?: string; description?: string }[];
+  };
+  const keys = violations
+    .filter(({ description }) => description === "is required")
+    .flatMap(({ field = "" }) => /^values\.([\w-]+)$/.exec(field)?.[1] ?? []);
+  if (keys.length === 0) return undefined;
+  return `choose ${keys.length === 1 ? "it" : "them"}: ${keys.map((key) => `--set ${key}=VALUE`).join(" ")}`;
+};
 
 export const setFileOption = [
   "--set-file <key=path>",

@@ -1,4 +1,5 @@
 /** What can come next on a command line: asked by the scripts of `svc completion`. */
+import type * as Words from "../../gen/svc/v1/words.ts";
 import type { CommandTree, OptionEntry } from "./command-tree.ts";
 import type { Candidate, Kind } from "./complete-names.ts";
 import type { CliHost } from "./host.ts";
@@ -75,6 +76,9 @@ async function optionCandidates(
   { choices, long }: OptionEntry,
 ): Promise<readonly Candidate[]> {
   if (choices !== undefined) return choices.map((word) => ({ word, description: "" }));
+  const words = wordsOfOption[long ?? ""];
+  if (words !== undefined)
+    return words(await import("../../gen/svc/v1/words.ts")).map((word) => ({ word, description: "" }));
   const kind = kindOfOption[long ?? ""];
   return kind === undefined ? [] : names(host, target, kind, args);
 }
@@ -98,6 +102,12 @@ const targetOptions: Readonly<Record<string, keyof NodeOptions>> = {
   "--socket": "socket",
   "--host": "host",
   "--node": "node",
+};
+/** Options whose values are words of the contract. */
+const wordsOfOption: Readonly<Record<string, (words: typeof Words) => readonly string[]>> = {
+  "--state": ({ AppStates }) => AppStates.map((state) => state.toLowerCase()),
+  "--runtime": ({ AppRuntimes }) => AppRuntimes,
+  "--kind": ({ EventKinds }) => EventKinds,
 };
 /** What the values of options and arguments name. */
 const kindOfOption: Readonly<Record<string, Kind>> = {

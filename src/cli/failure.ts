@@ -83,6 +83,7 @@ const advice: Readonly<Record<string, Advice>> = {
   "not_found schedule": { words: "; see the jobs with: ", command: "svc schedule list" },
   "not_found package": { words: "; see what there is with: ", command: "svc search" },
   "not_found source": { words: "; see what there is with: ", command: "svc source ls" },
+  "not_found credential": { words: "; see what there is with: ", command: "svc credential list" },
   "not_found storage": { words: "; see what there is with: ", command: "svc backup storage ls" },
   "not_found node": { words: "; see what there is with: ", command: "svc node list" },
   "not_found container": { words: "; see them with: ", command: "svc docker ps --all" },

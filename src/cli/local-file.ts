@@ -31,8 +31,24 @@ export async function openLocalFile(host: CliHost, path: string): Promise<LocalF
   }
 }
 
+const words: Readonly<Record<string, string>> = {
+  ENOENT: "it does not exist",
+  ENOTDIR: "its directory is none",
+  EACCES: "permission denied",
+  EISDIR: "it is a directory",
+  EEXIST: "it is there already",
+  ENOSPC: "the disk is full",
+  EROFS: "the file system is read-only",
+};
+
+/** Why a file of this side cannot be used; undefined for another error than one of its own. */
+export function fileTrouble(error: unknown): string | undefined {
+  const { code, syscall } = error as NodeJS.ErrnoException;
+  return syscall === undefined || code === undefined ? undefined : (words[code] ?? code);
+}
+
 /** A failure of this side's file is the user's to mend. */
 export function localError(error: unknown, file: string): unknown {
-  const { code, syscall } = error as NodeJS.ErrnoException;
-  return syscall === undefined || code === undefined ? error : new UsageError(`cannot use ${file}: ${code}`);
+  const trouble = fileTrouble(error);
+  return trouble === undefined ? error : new UsageError(`cannot use ${file}: ${trouble}`);
 }

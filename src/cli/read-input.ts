@@ -3,6 +3,7 @@ import { readFile } from "node:fs/promises";
 import { text } from "node:stream/consumers";
 import { UsageError } from "./failure.ts";
 import type { CliHost } from "./host.ts";
+import { fileTrouble } from "./local-file.ts";
 
 /** @param path `-` for stdin @throws UsageError when the file cannot be read */
 export async function readInput(host: CliHost, path: string): Promise<string> {
@@ -10,6 +11,6 @@ export async function readInput(host: CliHost, path: string): Promise<string> {
   try {
     return await readFile(path, "utf8");
   } catch (error) {
-    throw new UsageError(`cannot read ${path}: ${(error as NodeJS.ErrnoException).code ?? String(error)}`);
+    throw new UsageError(`cannot read ${path}: ${fileTrouble(error) ?? String(error)}`);
   }
 }

@@ -68,6 +68,8 @@ export function gitFailure(
 }
 
 function lastLine(stderr: readonly string[]): string {
-  const telling = stderr.findLast((line) => /^(fatal|error): /.test(line)) ?? stderr.at(-1) ?? "no message";
+  const ofSsh = stderr.find((line) => line.startsWith("ssh: "));
+  const telling =
+    ofSsh ?? stderr.findLast((line) => /^(fatal|error): /.test(line)) ?? stderr.at(-1) ?? "no message";
   return redactUrls(telling.replace(/^(fatal|error): /, ""));
 }

@@ -6,7 +6,7 @@ import { invalidRequest, maxStructure, SvcError, type FieldViolation } from "../
 import { hasMoreStructure } from "../lib/json-structure.ts";
 import type { JsonObject } from "../lib/json.ts";
 import { TaskError, TaskThread } from "../lib/task-thread.ts";
-import type { Manifest } from "./manifest.ts";
+import { settingsOf, type Manifest } from "./manifest.ts";
 import type { SettingError, SettingsCheck, SettingsFinding } from "./settings-check.ts";
 import { expandedLength } from "./settings.ts";
 import { settingsSchema } from "./settings-schema.ts";
@@ -16,6 +16,8 @@ const maxExpandedLength = 1024 * 1024;
 /** Values as JSON are at most this long. */
 const maxValuesBytes = 256 * 1024;
 const maxViolations = 50;
+/** Of those of a package, where one is none of them. */
+const maxToldSettings = 20;
 /** For the thread to give its memory back. */
 const idleMs = 30_000;
 /** Checks that wait for the thread. */
@@ -69,7 +71,7 @@ export function createSettingsValidator(options: SettingsValidatorOptions = {}):
       };
       checkSize(JSON.stringify(values));
       const violations = [
-        ...violationsOf(await errorsOf(schema, values, manifest.id, uid)),
+        ...violationsOf(await errorsOf(schema, values, manifest.id, uid), manifest),
         ...portViolations(manifest, values),
       ];
       if (violations.length > 0) throw invalidRequest(violations);
@@ -124,10 +126,10 @@ function taskFailed(error: TaskError, id: string, timeoutMs: number): SvcError {
 }
 
 /** One violation per field: the first that ajv reports of each. */
-function violationsOf(errors: readonly SettingError[]): FieldViolation[] {
+function violationsOf(errors: readonly SettingError[], manifest: Manifest): FieldViolation[] {
   const byField = new Map<string, FieldViolation>();
   for (const error of errors) {
-    const violation = violationOf(error);
+    const violation = violationOf(error, manifest);
     const field = violation.field ?? "";
     if (!byField.has(field)) byField.set(field, violation);
     if (byField.size >= maxViolations) break;
@@ -135,13 +137,15 @@ function violationsOf(errors: readonly SettingError[]): FieldViolation[] {
   return [...byField.values()];
 }
 
-function violationOf(error: SettingError): FieldViolation {
+function violationOf(error: SettingError, manifest: Manifest): FieldViolation {
   const field = `values${error.instancePath.split("/").slice(1).map(fieldStep).join("")}`;
   const params = error.params as Record<string, unknown>;
   switch (error.keyword) {
     case "additionalProperties": {
       const key = String(params["additionalProperty"]);
-      return { field: field + fieldStep(key), description: `the package has no setting "${key}"` };
+      const known = error.instancePath === "" ? settingsOf(manifest).map(([name]) => name) : [];
+      const others = known.length === 0 ? "" : `; it has ${known.slice(0, maxToldSettings).join(", ")}`;
+      return { field: field + fieldStep(key), description: `the package has no setting "${key}"${others}` };
     }
     case "required":
       return { field: field + fieldStep(String(params["missingProperty"])), description: "is required" };

@@ -82,10 +82,15 @@ export function createSourceIndexLoader(options: SourceIndexLoaderOptions): Sour
   /** Directories belong to somebody: they are read with the identity of whoever asks, and never cached. */
   async function loadDirectory(source: SourceConfig, uid: number, work: PackageWork): Promise<LoadedIndex> {
     const identity = await identities.as(uid);
-    const data = await identity.readFile(source.url, indexFileName, {
-      maxBytes: maxIndexBytes,
-      ...(work.signal && { signal: work.signal }),
-    });
+    const data = await identity
+      .readFile(source.url, indexFileName, {
+        maxBytes: maxIndexBytes,
+        ...(work.signal && { signal: work.signal }),
+      })
+      .catch((error: unknown) => {
+        if (!(error instanceof SvcError) || error.code !== "not_found") throw error;
+        throw sourceFailed(source, `there is no ${indexFileName} in ${source.url}`, error);
+      });
     return {
       index: await parse(source, data.toString(), uid),
       base: { kind: "directory", path: source.url },

@@ -104,5 +104,8 @@ function urlProblem(url: string): string | undefined {
     return URL.canParse(url) ? undefined : "is no URL";
   }
   const result = parseGitUrl(url);
-  return "problem" in result ? result.problem : undefined;
+  if (!("problem" in result)) return undefined;
+  return /[/:]/.test(url)
+    ? result.problem
+    : `${result.problem}, and no path of a directory, as ./${redactUrls(url)} is`;
 }

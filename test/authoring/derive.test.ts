@@ -326,7 +326,9 @@ test("of several files the one that says how it runs counts, and another may be 
 });
 
 test("a directory with nothing that is known, and one behind a link, are no packages", async (t) => {
-  await t.throwsAsync(plan(t, { "notes.txt": "" }), { message: /has nothing to make a package of/ });
+  await t.throwsAsync(plan(t, { "notes.txt": "" }), {
+    message: /^(\/.+) has nothing to make a package of; .*: svc package init \1 --template NAME$/,
+  });
   const dir = await directory(t, {});
   await symlink("/etc/hostname", join(dir, "compose.yaml"));
   await t.throwsAsync(planManifest(new PackageFiles(dir)), { message: /has nothing to make a package of/ });
@@ -421,6 +423,8 @@ networks: { tipi_main_network: { external: true } }
       { type: "random", label: "Password", env_variable: "WIKI_PASSWORD", required: true },
       { type: "text", label: "Name", env_variable: "WIKI_NAME", required: true },
       { type: "text", label: "Theme", env_variable: "WIKI_THEME", required: true, default: "dark" },
+      { type: "fqdn", label: "Host", env_variable: "WIKI_HOST" },
+      { type: "text", label: "Without a variable" },
     ];
     const config = {
       ...{ id: "wiki", name: "A Wiki", short_desc: "Pages for all", version: "v3.2", port: 8123 },
@@ -441,6 +445,10 @@ networks: { tipi_main_network: { external: true } }
     const made = files["svc.compose.yaml"] ?? "";
     t.true(made.includes("./data:/data"));
     t.notRegex(made, /tipi|traefik|container_name/);
+    t.deepEqual(
+      notes.filter((note) => note.includes("its form")),
+      ["WIKI_HOST of its form is not carried over: no service reads it"],
+    );
     t.is(
       notes.some((note) => note.includes("extraLabels")),
       form === "its own form",

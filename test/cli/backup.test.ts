@@ -395,7 +395,7 @@ test("an upload says which file of this side cannot be read", async (t) => {
   const here = await mkdtemp(join(tmpdir(), "svc-cli-backup-"));
   t.teardown(() => rm(here, { recursive: true, force: true }));
   for (const [file, why] of [
-    [join(here, "nothing"), "ENOENT"],
+    [join(here, "nothing"), "it does not exist"],
     [here, "it is a directory"],
   ] as const) {
     const { exitCode, stderr } = await fake.svc(["upload", file]);

@@ -225,7 +225,17 @@ const cases: CommandCase[] = [
       /CONFLICT *\n8080 +tcp +hello +web +also of idle *\n8080 +tcp +idle +web +also of hello *\n9090 +tcp +slow +web +taken by process 12 \(node\) *\n8080 +udp +slow +dns *\n$/,
   },
   { args: ["stats", "hello"], stdout: /hello +12\.3% +1\.0 KiB/ },
-  { args: ["stats", "idle"], stdout: /^ID.*\n$/ },
+  { args: ["stats", "idle"], stdout: /^$/, stderr: /^None of these apps runs\.\n$/ },
+  {
+    args: ["kill", "x"],
+    exitCode: 2,
+    stderr: /^svc: "x" is no process: it must be a number from 1 to 4194304/,
+  },
+  {
+    args: ["events", "--kind", "app.crashd"],
+    exitCode: 2,
+    stderr: /^svc: there is no kind "app\.crashd"; there are begin, .*app\.crashed/,
+  },
   {
     args: ["stats", "nope"],
     exitCode: 3,
@@ -338,7 +348,7 @@ test("values of settings come from files and stdin, as texts where the setting i
     "--socket",
     daemon.socketPath,
   ]);
-  t.like(missing, { exitCode: 2, stderr: "svc: cannot read /nonexistent: ENOENT\n" });
+  t.like(missing, { exitCode: 2, stderr: "svc: cannot read /nonexistent: it does not exist\n" });
 });
 
 for (const [args, path] of [

@@ -40,6 +40,15 @@ for (const [words, expected] of [
   [["api", "AppService.Start"], ["AppService.StartApp"]],
   [["--socket", "x", "dis"], ["disk"]],
   [
+    ["ls", "--state", "st"],
+    ["stopped", "starting", "stopping"],
+  ],
+  [["ls", "--runtime", "do"], ["docker"]],
+  [
+    ["events", "--kind", "app.c"],
+    ["app.changed", "app.crashed"],
+  ],
+  [
     ["schedule", "r"],
     ["remove", "run", "runs"],
   ],

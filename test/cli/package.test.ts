@@ -41,7 +41,13 @@ test("init begins a package, which check finds nothing in", async (t) => {
   t.regex(checked.stderr, /fresh 1\.0\.0 can be installed/);
   const again = await svc("package", "init", dir);
   t.is(again.exitCode, 2);
-  t.regex(again.stderr, /is there already/);
+  t.true(
+    again.stderr.endsWith(`/svc.yaml is there already; check it: svc package check ${dir}\n`),
+    again.stderr,
+  );
+  const unmade = await svc("package", "init", `${dir}-too`, "--yes");
+  t.is(unmade.exitCode, 2);
+  t.regex(unmade.stderr, /^svc: there is no (\S+-too); to begin one: svc package init \1 --template NAME\n$/);
   const nowhere = await svc("package", "check", `${dir}-too`);
   t.deepEqual([nowhere.exitCode, nowhere.stdout], [2, ""]);
   t.regex(nowhere.stderr, /^svc: there is no \/.*fresh-too\n$/);

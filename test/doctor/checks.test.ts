@@ -11,13 +11,13 @@ import { promisify } from "node:util";
 import test, { type ExecutionContext } from "ava";
 import { loadConfig } from "../../src/daemon/config.ts";
 import { checkDisk, diskFinding } from "../../src/doctor/disk.ts";
-import { checkPort } from "../../src/doctor/doors.ts";
+import { checkDaemon, checkPort } from "../../src/doctor/doors.ts";
 import { checkEngine } from "../../src/doctor/engine.ts";
 import { examine } from "../../src/doctor/examine.ts";
 import type { Finding, Place } from "../../src/doctor/finding.ts";
 import { nodeFinding } from "../../src/doctor/programs.ts";
 import { checkPermissions, checkStore } from "../../src/doctor/store.ts";
-import { clockFinding } from "../../src/doctor/time.ts";
+import { checkTimeZone, clockFinding } from "../../src/doctor/time.ts";
 import { migrations } from "../../src/store/migrations.ts";
 
 const isRoot = process.getuid?.() === 0;
@@ -82,6 +82,31 @@ test("a clock that was never set", async (t) => {
     /^problem: it says 1970-01-01.*: set it, and install an NTP/,
   );
   t.regex(said(await clockFinding(new Date("2026-01-01"))), /^ok: 2026-01-01/);
+});
+
+test("a daemon that is not there is started by whoever would have it", async (t) => {
+  const ready = await place(t);
+  for (const [mode, start] of [
+    ["system", "systemctl enable --now svc where"],
+    ["user", "systemctl --user enable --now svc where"],
+  ] as const) {
+    const found = said(await checkDaemon({ ...ready, config: { ...ready.config, mode } }));
+    t.true(
+      found.startsWith(`warning: nobody answers on ${ready.config.api.socket}: start it, with ${start}`),
+      found,
+    );
+  }
+  t.is(said(await checkDaemon({ ...ready, servedAt: "/run/svc" })), "ok: answers on /run/svc");
+});
+
+test("a time zone that this shell alone has is told as that", async (t) => {
+  const ready = await place(t);
+  const { timeZone } = new Intl.DateTimeFormat().resolvedOptions();
+  t.is(said(await checkTimeZone(ready)), `ok: ${timeZone}`);
+  t.is(
+    said(await checkTimeZone({ ...ready, env: { TZ: timeZone } })),
+    `ok: ${timeZone}, by TZ of this shell`,
+  );
 });
 
 test("a port that is taken, and one that the daemon does not listen on", async (t) => {

@@ -170,6 +170,57 @@ test("an app of a store of another system is cloned alone, and its manifest is s
   t.regex(await readFile(join(here, "wiki/svc.compose.yaml"), "utf8"), /\$\{PORT:-8123\}:80/);
 });
 
+test("a source that cannot be read is added all the same, and that is said at once", async (t) => {
+  const daemon = await emptyDaemon();
+  const add = (url: string, ...flags: string[]): Promise<SvcRun> =>
+    runSvc(["source", "add", "mistyped", url, ...flags, "--socket", daemon.socketPath]);
+  const nowhere = join(daemon.dir, "nowhere");
+  const { exitCode, stdout, stderr } = await add(nowhere);
+  t.deepEqual([exitCode, stdout], [0, "Added mistyped. Install from it: svc install mistyped/ID\n"]);
+  t.is(
+    stderr,
+    `warning: the source "mistyped" failed: there is no index.yaml in ${nowhere}. Give it another URL: svc source add mistyped URL\n`,
+  );
+  t.regex(
+    (await add("nowhere")).stderr,
+    /"nowhere" is not .*, and no path of a directory, as \.\/nowhere is\n$/,
+  );
+  const json = await add(`file://${nowhere}`, "--json");
+  t.like(JSON.parse(json.stdout), { name: "mistyped" });
+  t.regex(json.stderr, /^warning: the source "mistyped" failed: /m);
+  await mkdir(nowhere);
+  await writeFile(join(nowhere, "index.yaml"), "packages: {}\n");
+  t.is((await add(nowhere)).stderr, "");
+  await runSvc(["source", "rm", "mistyped", "--socket", daemon.socketPath]);
+});
+
+test("a list that has nothing in it says so", async (t) => {
+  await using daemon = await startDaemon();
+  for (const [line, said] of [
+    ["ports", "No app has a port.\n"],
+    ["stacks", "No app is a compose project.\n"],
+    ["stats", "No app runs.\n"],
+  ] as const) {
+    const { exitCode, stdout, stderr } = await runSvc([line, "--socket", daemon.socketPath]);
+    t.deepEqual([exitCode, stdout, stderr], [0, "", said]);
+  }
+});
+
+test("settings that a package lacks, and those that it wants, are told with what to do", async (t) => {
+  const daemon = await emptyDaemon();
+  const install = (...flags: string[]): Promise<SvcRun> =>
+    runSvc(["install", join(daemon.dir, "wanting"), ...flags, "--socket", daemon.socketPath]);
+  const settings = "key: { type: string, env: KEY }\n  required: [key]";
+  await writePackage(join(daemon.dir, "wanting"), await freePort(), { id: "wanting", settings });
+  const lacking = await install();
+  t.is(lacking.exitCode, 2);
+  t.is(lacking.stderr, "svc: values.key is required; choose it: --set key=VALUE\n");
+  t.regex(
+    (await install("--set", "key=a", "--set", "kay=b")).stderr,
+    /^svc: values\.kay: the package has no setting "kay"; it has port, greeting, password, key\n$/,
+  );
+});
+
 test("svc ls shows the apps of a state, a runtime or an owner", async (t) => {
   const daemon = await emptyDaemon();
   const svc = (...args: string[]): Promise<SvcRun> => runSvc([...args, "--socket", daemon.socketPath]);
@@ -219,7 +270,7 @@ test("packages are searched in all sources, one that cannot be read is told, and
   );
   const found = await svc("search", "pages");
   t.regex(found.stdout, /^PACKAGE +NAME +RUNTIME +SUMMARY\nown\/wiki +A Wiki +docker +Pages for all\.\n$/);
-  t.regex(found.stderr, /^warning: the source "broken" failed: "index\.yaml" does not exist$/m);
+  t.regex(found.stderr, /^warning: the source "broken" failed: there is no index\.yaml in \/.+\/nowhere$/m);
   const card = await svc("source", "show", "own/wiki");
   for (const line of [/License: +MIT/, /Size: +about 512 MiB/, /Asks for: It uses the graphics processors/])
     t.regex(card.stdout, line);

@@ -2,6 +2,7 @@
 import { Option, type Command } from "commander";
 import { EventKinds } from "../../../gen/svc/v1/words.ts";
 import type { CommandContext } from "../context.ts";
+import { UsageError } from "../failure.ts";
 import { collect } from "../option-values.ts";
 import type { RunCommand } from "../run-command.ts";
 import { escapeCell } from "../render/escape.ts";
@@ -44,6 +45,11 @@ async function showEvents(context: CommandContext, options: EventsOptions): Prom
   const { EventSchema, EventService } = await import("../../../gen/svc/v1/event_pb.ts");
   const { messageToRest } = await import("../transport/rest-json.ts");
   const { follow = false, after = "", app: appId = "", kind } = options;
+  // With or without what is behind the dot.
+  const known = new Set(EventKinds.flatMap((each) => [each, each.replace(/\..*/, "")]));
+  for (const each of kind)
+    if (!known.has(each))
+      throw new UsageError(`there is no kind "${each}"; there are ${EventKinds.join(", ")}`);
   const request = { after, appId, kinds: [...kind], past: !follow && after === "", untilNow: !follow };
   for await (const message of context.invoke(EventService.method.streamEvents, [request])) {
     const event = messageToRest(EventSchema, message);

@@ -6,6 +6,7 @@ import { resolve } from "node:path";
 import { SvcError, type ReasonPayloads } from "../../errors.ts";
 import { absoluteIfPath } from "../absolute-path.ts";
 import { acceptedBy, acceptingLicenses, type AcceptOptions } from "../accept-license.ts";
+import { runWithAdvice } from "../advice.ts";
 import { comeUp, noWaitOption, waitOption, type ComeUpOptions } from "../come-up.ts";
 import type { CommandContext } from "../context.ts";
 import { addPlacementOptions, placementFrom, type PlacementOptions } from "./app-place.ts";
@@ -19,7 +20,7 @@ import { packageAt } from "../package-plan.ts";
 import { portsText } from "../render/app-table.ts";
 import { escapeControls } from "../render/escape.ts";
 import { followProgress } from "../follow-progress.ts";
-import { readAssignments, setFileOption, setStdinOption } from "../assignments.ts";
+import { adviceOnSettings, readAssignments, setFileOption, setStdinOption } from "../assignments.ts";
 import { calls, type App } from "../transport/calls.ts";
 
 interface InstallOptions extends AcceptOptions, PlacementOptions {
@@ -62,7 +63,10 @@ export function addInstallCommand(parent: Command, run: RunCommand): void {
     .option(...noWaitOption)
     .option("--private", "install for yourself alone, though the system's daemon only does not run");
   addPlacementOptions(command).action(
-    run((context, spec: string, options: InstallOptions) => install(context, spec, options)),
+    runWithAdvice(
+      run,
+      adviceOnSettings,
+    )((context, spec: string, options: InstallOptions) => install(context, spec, options)),
   );
 }
 

@@ -1,6 +1,7 @@
 /** `svc kill`: signals to processes of the host. */
 import { Option, type Command } from "commander";
 import type { CommandContext } from "../context.ts";
+import { UsageError } from "../failure.ts";
 import { forEachName } from "../for-each.ts";
 import type { RunCommand } from "../run-command.ts";
 import { parseCount } from "../option-values.ts";
@@ -28,11 +29,18 @@ export function addKillCommand(parent: Command, run: RunCommand): void {
     .action(run((context, pids: string[], options: KillOptions) => kill(context, pids, options)));
 }
 
+/** @throws UsageError for what is none */
+function pidOf(text: string): string {
+  const pid = Number(text);
+  if (/^\d+$/.test(text) && pid >= 1 && pid <= mostPid) return String(pid);
+  throw new UsageError(
+    `"${text}" is no process: it must be a number from 1 to ${mostPid}, as svc top shows it`,
+  );
+}
+
 async function kill(context: CommandContext, pids: readonly string[], options: KillOptions): Promise<void> {
   const { signal, startTicks } = options;
-  const parse = parseCount(1, mostPid);
-  const numbers = pids.map(parse);
-  await forEachName(context, numbers.map(String), {
+  await forEachName(context, pids.map(pidOf), {
     call: (pid) =>
       context.call(calls.signalProcess, {
         pid: Number(pid),

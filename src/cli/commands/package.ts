@@ -3,7 +3,8 @@ import { resolve } from "node:path";
 import { Option, type Command } from "commander";
 import type { PackageReport } from "../../authoring/check.ts";
 import { templateFiles, templateNames, type TemplateName } from "../../authoring/templates.ts";
-import { setFileOption, setStdinOption } from "../assignments.ts";
+import { runWithAdvice } from "../advice.ts";
+import { adviceOnSettings, setFileOption, setStdinOption } from "../assignments.ts";
 import type { CommandContext } from "../context.ts";
 import { exitCodes } from "../exit-codes.ts";
 import { ReportedError, UsageError } from "../failure.ts";
@@ -47,7 +48,10 @@ export function addPackageCommand(parent: Command, run: RunCommand): void {
     .option("--accept-license", "accept the licenses of the package")
     .option("--accept-permissions", "give the package the permissions on the host that it asks for")
     .action(
-      run(async (context, dir: string, options: PackageRunOptions) => {
+      runWithAdvice(
+        run,
+        adviceOnSettings,
+      )(async (context, dir: string, options: PackageRunOptions) => {
         requireOwn(context, resolve(dir));
         const { runPackage } = await import("../package-run.ts");
         await runPackage(context, resolve(dir), options);
@@ -61,9 +65,10 @@ export function addPackageCommand(parent: Command, run: RunCommand): void {
 
 async function init(context: CommandContext, dir: string, options: InitOptions): Promise<void> {
   const path = resolve(dir, "svc.yaml");
-  if (exists(path))
-    throw new UsageError(`${path} is there already; see what is wrong with it: svc package check`);
+  if (exists(path)) throw new UsageError(`${path} is there already; check it: svc package check ${dir}`);
   const { template, ...plan } = options;
+  if (template === undefined && !exists(dir))
+    throw new UsageError(`there is no ${dir}; to begin one: svc package init ${dir} --template NAME`);
   await writePlanned(context, dir, {
     ...plan,
     ...(template !== undefined && { begunWith: templateFiles(template) }),

@@ -68,5 +68,5 @@ function printPorts(context: CommandContext, rows: readonly PortRow[]): Promise<
       isHidden: rows.every((row) => conflictText(row, rows) === ""),
     },
   ];
-  return context.printTable(columns, rows);
+  return context.printTable(columns, rows, "No app has a port.");
 }

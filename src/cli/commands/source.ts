@@ -63,9 +63,14 @@ async function list(context: CommandContext): Promise<void> {
 
 async function add(context: CommandContext, name: string, url: string): Promise<void> {
   const source = await context.call(calls.upsertSource, { name, url: absoluteIfPath(context, url) });
-  if (context.json) return context.printJson(source);
-  const added = `Added ${source.name}. Install from it: svc install ${source.name}/ID`;
-  return context.print(`${escapeControls(added)}\n`);
+  const { name: added } = source;
+  const said = `Added ${added}. Install from it: svc install ${added}/ID`;
+  if (context.json) await context.printJson(source);
+  else await context.print(`${escapeControls(said)}\n`);
+  // It may be there later; whoever has mistyped it hears of that now.
+  const { errors } = await context.call(calls.searchPackages, { query: "", source: added, limit: 1 });
+  for (const { error } of errors)
+    context.note(escapeControls(`warning: ${error}. Give it another URL: svc source add ${added} URL`));
 }
 
 async function remove(context: CommandContext, name: string): Promise<void> {

@@ -39,7 +39,9 @@ async function showStats(
     ids.filter((id) => !sampled.has(id)),
   );
   if (ids.length === 0 || failures.length < ids.length) {
-    await (context.json ? context.printJson(answer) : context.print(statsTable(context, answer.stats)));
+    if (context.json) await context.printJson(answer);
+    else if (answer.stats.length > 0) await context.print(statsTable(context, answer.stats));
+    else context.note(ids.length === 0 ? "No app runs." : "None of these apps runs.");
   }
   const exitCodes = failures.map(({ id, error }) => context.report(error, id));
   if (exitCodes[0] !== undefined) throw new ReportedError(exitCodes[0]);

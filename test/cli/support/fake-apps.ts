@@ -167,7 +167,9 @@ export function fakeApps(
       yield { stats: [{ id: "hello", cpuPercent: 1 }] };
       yield { stats: [{ id: "hello", cpuPercent: 2 }] };
     },
-    listStacks: () => ({ stacks: [] }),
+    listStacks: () => ({
+      stacks: [{ name: "shop", appId: "shop", services: [{ name: "db", state: "running" }] }],
+    }),
   };
 }
 
