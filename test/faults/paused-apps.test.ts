@@ -71,13 +71,15 @@ async function requireThawed(daemon: Door): Promise<void> {
   }, 60_000);
 }
 
-/** Whether each container of the app is paused. */
+/** Whether each container of the app is paused; one in which a backup reaches volumes is never started. */
 async function pausedContainers(): Promise<boolean[]> {
   const all = (await engineNow().request("GET", "/containers/json?all=1")).expect(200) as {
     State: string;
     Labels: Record<string, string>;
   }[];
-  return all.filter(({ Labels }) => Labels["svc.app"] === "ticks").map(({ State }) => State === "paused");
+  return all
+    .filter(({ Labels, State }) => Labels["svc.app"] === "ticks" && State !== "created")
+    .map(({ State }) => State === "paused");
 }
 
 /** Stops whoever reads the app's bulk. @returns its pid @throws AssertionError when nobody does */

@@ -5,6 +5,7 @@ import {
   composeProjectOf,
   composeServiceLabel,
   composeVolumeLabel,
+  isMadeFor,
   madeForFilter,
   type Labels,
 } from "../../docker/attribution.ts";
@@ -289,14 +290,17 @@ export class ComposeRuntime extends ContainerRuntime {
 
   /** @throws SvcError `failed_precondition` when a container of somebody else uses a volume of the app */
   async #requireUnused(id: string, what: "removed" | "restored"): Promise<void> {
-    const names = new Set((await this.volumes.all(id)).map(({ Name }) => Name));
-    if (names.size === 0) return;
-    const { containers } = await this.#options.state.containers();
-    const own = this.appOf(id).containers;
-    for (const container of containers) {
-      const used = container.mounts.find(({ name = "" }) => names.has(name))?.name;
-      if (used === undefined || own.isOwn(container)) continue;
-      const message = `app "${id}" cannot be ${what}: its volume ${used} is used by container ${container.name}, which is not the app's: remove that first`;
+    const names = (await this.volumes.all(id)).map(({ Name }) => Name);
+    if (names.length === 0) return;
+    // Asked of the engine itself: a container that began a moment ago would be found when the app's own are gone.
+    const users = await this.#options.engine.call(
+      `list the containers with volumes of app "${id}"`,
+      (docker) => docker.listContainers({ all: true, filters: { volume: names } }),
+    );
+    for (const { Labels: labels, Mounts, Names } of users) {
+      if (isMadeFor(id, this.#options.storeId, labels)) continue;
+      const used = Mounts.find(({ Name = "" }) => names.includes(Name))?.Name ?? "";
+      const message = `app "${id}" cannot be ${what}: its volume ${used} is used by container ${Names[0]?.slice(1) ?? ""}, which is not the app's: remove that first`;
       throw new SvcError("not_possible", message);
     }
   }
