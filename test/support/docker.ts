@@ -18,6 +18,12 @@ import { eventually } from "./eventually.ts";
 const needed = ["dockerd", "docker-registry", "busybox", "ip", "tar", "setpriv", "unshare", "nsenter"];
 const systemPrograms = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
+/**
+ * The engine runs itself again two or three times for each container, and half of what that takes beside the kernel's part goes into
+ * collecting the garbage of its beginning. None of its processes is there for long, or has much.
+ */
+const littleCollecting = { GOGC: "off", GOMEMLIMIT: "256MiB" };
+
 /** Why this machine cannot run a container engine for the tests; `undefined` when it can. */
 export const whyNoDocker = findObstacle();
 
@@ -168,7 +174,7 @@ class PrivateEngine implements TestEngine {
       {
         stdio: ["ignore", "ignore", "pipe"],
         detached: true,
-        env: { PATH: `${process.env["PATH"] ?? ""}:${systemPrograms}` },
+        env: { PATH: `${process.env["PATH"] ?? ""}:${systemPrograms}`, ...littleCollecting },
       },
     );
     this.#child = child;

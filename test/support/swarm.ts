@@ -7,11 +7,14 @@ import { once } from "node:events";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
+import { engineRequest } from "./docker-request.ts";
 import { startEngine, whyNoDocker, type TestEngine } from "./docker.ts";
 import { eventually } from "./eventually.ts";
 
 const run = promisify(execFile);
+const passRequests = fileURLToPath(new URL("./pass-requests.mjs", import.meta.url));
 
 export interface TestSwarm extends AsyncDisposable {
   /** The first is the manager; they are called node1, node2, … */
@@ -55,7 +58,10 @@ export async function startSwarm(size: number, managers = 1): Promise<TestSwarm>
   const hub = await startSwitch();
   made.defer(() => void hub.kill("SIGKILL"));
   const inside = [`--net=/proc/${hub.pid}/ns/net`];
-  const registry = await startRegistry(dir, inside);
+  const door = join(dir, "inside.sock");
+  const asking = await startAsking(door, inside);
+  made.defer(() => void asking.kill("SIGKILL"));
+  const registry = await startRegistry(dir, inside, door);
   made.defer(() => void registry.kill("SIGKILL"));
   const engines: TestEngine[] = [];
   for (let node = 1; node <= size; node++) {
@@ -75,10 +81,7 @@ export async function startSwarm(size: number, managers = 1): Promise<TestSwarm>
     manager,
     inside,
     registry: `${registryAddress}:5000`,
-    get: async (node, port) => {
-      const url = `http://${addressOf(node)}:${port}/`;
-      return fetchInside(inside, url);
-    },
+    get: (node, port) => askInside(door, `${addressOf(node)}:${port}`),
     link: async (node, state) => {
       await run("nsenter", [...inside, "ip", "link", "set", `node${node}`, state]);
     },
@@ -86,11 +89,24 @@ export async function startSwarm(size: number, managers = 1): Promise<TestSwarm>
   };
 }
 
-/** By a program that takes no time to start: it is asked again and again until something has become true. */
-async function fetchInside(inside: readonly string[], url: string): Promise<string> {
-  const command = ["curl", "--silent", "--noproxy", "*", "--max-time", "20", url];
-  const { stdout } = await run("nsenter", [...inside, ...command]);
-  return stdout;
+/** By a program that is there already: it is asked again and again until something has become true. */
+async function askInside(door: string, address: string): Promise<string> {
+  const { status, text } = await engineRequest(door, "GET", `/${address}`);
+  if (status === 502) throw new Error(`${address}: ${text}`);
+  return text;
+}
+
+/** What asks in the network of the switch, for whoever comes to the door. */
+async function startAsking(door: string, inside: readonly string[]): Promise<ChildProcess> {
+  const child = spawn(
+    "setpriv",
+    ["--pdeathsig=KILL", "nsenter", ...inside, process.execPath, passRequests, door],
+    { stdio: ["ignore", "pipe", "inherit"], detached: true },
+  );
+  await once(child.stdout, "data");
+  child.stdout.destroy();
+  child.unref();
+  return child;
 }
 
 /** What holds the namespace of the switch. */
@@ -137,7 +153,7 @@ async function connect(pid: number, node: number, hub: number): Promise<void> {
   await run(own[0], [...own.slice(1), "route", "add", "default", "via", registryAddress]);
 }
 
-async function startRegistry(dir: string, inside: readonly string[]): Promise<ChildProcess> {
+async function startRegistry(dir: string, inside: readonly string[], door: string): Promise<ChildProcess> {
   const config = {
     version: "0.1",
     log: { level: "error" },
@@ -156,8 +172,7 @@ async function startRegistry(dir: string, inside: readonly string[]): Promise<Ch
     },
   );
   child.unref();
-  const url = `http://${registryAddress}:5000/v2/`;
-  await eventually(() => fetchInside(inside, url), 30_000);
+  await eventually(() => askInside(door, `${registryAddress}:5000`), 30_000);
   return child;
 }
 
