@@ -41,6 +41,16 @@ test.before(async (t) => {
   assert.equal((await svc(t.context, "node", "use", "near")).exitCode, 0);
 });
 
+// Each app that is left writes on, and its daemon looks after it.
+test.afterEach.always(async ({ context: { near, attic } }) => {
+  for (const daemon of [near, attic]) {
+    const apps = daemon.client(AppService);
+    await eventually(async () => {
+      for (const { id } of (await apps.listApps({})).apps) await apps.removeApp({ id });
+    }, deadlineMs);
+  }
+});
+
 test.after.always(async ({ context: { near, attic, home } }) => {
   await Promise.all([near[Symbol.asyncDispose](), attic[Symbol.asyncDispose]()]);
   await rm(home, { recursive: true, force: true });
@@ -491,7 +501,7 @@ async function runningCopies(nodes: Nodes, id: string): Promise<NodeName[]> {
   const found: NodeName[] = [];
   for (const name of ["near", "attic"] as const) {
     // What restores it is there, too.
-    const pids = await processesIn(join(nodes[name].storeDir, "apps", id));
+    const pids = processesIn(join(nodes[name].storeDir, "apps", id));
     const commands = pids.map((pid) => readFile(`/proc/${pid}/cmdline`, "utf8").catch(() => ""));
     if ((await Promise.all(commands)).some((command) => command.includes("app.mjs"))) found.push(name);
   }

@@ -130,7 +130,7 @@ test("what could not be started with the daemon, as its port was taken, comes up
   const { supervisor } = JSON.parse(
     await readFile(join(daemon.storeDir, "run", "web", "state.json"), "utf8"),
   ) as { supervisor: { pid: number } };
-  for (const pid of [supervisor.pid, ...(await processesIn(daemon.storeDir))]) signal(pid, "SIGKILL");
+  for (const pid of [supervisor.pid, ...processesIn(daemon.storeDir)]) signal(pid, "SIGKILL");
   const foreign = createServer().unref();
   await eventually(() => once(foreign.listen(port, "127.0.0.1"), "listening"), deadlineMs);
   await daemon.restart();

@@ -156,7 +156,7 @@ export async function live(options: LifeOptions): Promise<string> {
       await daemon.kill();
       await engine?.kill();
       await eventually(async () => {
-        const left = await processesIn(daemon.storeDir);
+        const left = processesIn(daemon.storeDir);
         for (const pid of left) signal(pid, "SIGKILL");
         assert.deepEqual(left, []);
       }, settleMs);

@@ -171,7 +171,7 @@ test("processes stand still while they are backed up, and go on when the daemon 
   goOn();
   await settled;
   await requireGoesOn(directory);
-  const states = (await processesIn(directory)).flatMap((pid) => readProcess(pid)?.state ?? []);
+  const states = processesIn(directory).flatMap((pid) => readProcess(pid)?.state ?? []);
   t.true(states.length >= 2 && !states.includes("T"), states.join());
   await daemon.restart();
   const apps = daemon.client(AppService);

@@ -102,7 +102,7 @@ class ProcessHost implements Host {
   async powerOff(): Promise<void> {
     await this.#daemon.stop();
     await eventually(async () => {
-      const left = await processesIn(this.#daemon.storeDir);
+      const left = processesIn(this.#daemon.storeDir);
       for (const pid of left) signal(pid, "SIGKILL");
       assert.deepEqual(left, []);
     }, deadlineMs);

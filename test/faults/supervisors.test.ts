@@ -54,7 +54,7 @@ for (const name of ["SIGKILL", "SIGTERM"] as const) {
       await apps.restartApp({ id: "web" });
       const before = await eventually(answer);
       const busyMs = performance.now() - restartedMs;
-      const beforePids = await processesIn(daemon.storeDir);
+      const beforePids = processesIn(daemon.storeDir);
       const state = await readFile(join(daemon.storeDir, "run", "web", "state.json"), "utf8");
       const { supervisor } = JSON.parse(state) as { supervisor: { pid: number } };
 

@@ -158,7 +158,7 @@ test("frozen, none of its processes executes anything; let go, all do but what w
     while :; do sh -c 'true'; echo >> "$SVC_DATA_DIR/main"; done`;
   const app = await fixture.shell(script);
   const statesNow = async (): Promise<string[]> => {
-    const pids = await processesIn(app.directory);
+    const pids = processesIn(app.directory);
     return pids.flatMap((pid) => readProcess(pid)?.state ?? []);
   };
   const sizes = (): Promise<number[]> =>

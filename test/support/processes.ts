@@ -1,22 +1,27 @@
 /** Processes of apps, found without asking what is under test. */
 import assert from "node:assert/strict";
-import { readFile, readdir, readlink } from "node:fs/promises";
+import { readdirSync, readlinkSync } from "node:fs";
+import { readFile } from "node:fs/promises";
 import { eventually } from "./eventually.ts";
 
-/** Living processes whose working directory is inside `dir`: supervisors and what they run. */
-export async function processesIn(dir: string): Promise<number[]> {
-  const found: number[] = [];
-  for (const pid of (await readdir("/proc")).map(Number).filter(Number.isInteger)) {
-    const cwd = await readlink(`/proc/${pid}/cwd`).catch(() => "");
-    if (cwd.startsWith(`${dir}/`)) found.push(pid);
+/** Living processes whose working directory is inside `dir`: supervisors and what they run. Asked often, and the kernel need not wait. */
+export function processesIn(dir: string): number[] {
+  const pids = readdirSync("/proc").map(Number).filter(Number.isInteger);
+  return pids.filter((pid) => directoryOf(pid).startsWith(`${dir}/`));
+}
+
+function directoryOf(pid: number): string {
+  try {
+    return readlinkSync(`/proc/${pid}/cwd`);
+  } catch {
+    return "";
   }
-  return found;
 }
 
 /** Waits until none of `dir` is left, or none of `pids` among them: who has said its last word takes a moment to end. */
 export async function noneLeft(dir: string, timeoutMs: number, pids?: readonly number[]): Promise<void> {
   await eventually(async () => {
-    const left = (await processesIn(dir)).filter((pid) => pids?.includes(pid) ?? true);
+    const left = processesIn(dir).filter((pid) => pids?.includes(pid) ?? true);
     assert.deepEqual(await Promise.all(left.map(commandOf)), []);
   }, timeoutMs);
 }
