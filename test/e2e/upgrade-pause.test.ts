@@ -4,8 +4,10 @@ import { access, mkdir, readFile, readdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import test from "ava";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
-import { startDaemon, type TestDaemon } from "../support/daemon.ts";
+import { sharedDaemon } from "../support/daemon-test.ts";
+import type { TestDaemon } from "../support/daemon.ts";
 import { dockerTest, needsDocker, sharedEngine } from "../support/docker-test.ts";
+import { whyNoDocker } from "../support/docker.ts";
 import { errorOf } from "../support/errors.ts";
 import { eventually } from "../support/eventually.ts";
 import { longestSilence } from "../support/longest-silence.ts";
@@ -15,6 +17,7 @@ import { freePort, writePackage } from "../support/packages.ts";
 const allowedMs = 2_000;
 
 const engineNow = sharedEngine();
+const emptyDaemon = sharedDaemon(() => (whyNoDocker === undefined ? { config: engineNow().config } : {}));
 
 /** A web server whose build says that it has begun and goes on when the file `go` is there. */
 async function writeGated(dir: string, port: number, version: string, more = "true"): Promise<void> {
@@ -55,7 +58,7 @@ async function versionAt(url: string): Promise<unknown> {
 
 test("a process goes on while its new version is built, and is away as long as for a restart", async (t) => {
   t.timeout(180_000);
-  await using daemon = await startDaemon();
+  const daemon = await emptyDaemon();
   const apps = daemon.client(AppService);
   const { url, directory, waits, open } = await gatedApp(daemon, "sleep 3");
   await writeFile(join(directory, "data", "notes"), "ours");
@@ -90,7 +93,7 @@ for (const { ends, how } of [
 ]) {
   test(`an app does not notice an upgrade whose build ${ends}`, async (t) => {
     t.timeout(180_000);
-    await using daemon = await startDaemon();
+    const daemon = await emptyDaemon();
     const apps = daemon.client(AppService);
     const { url, directory, waits, open } = await gatedApp(daemon, how);
     const before = (await apps.getApp({ id: "web" })).startedAt;
@@ -141,7 +144,7 @@ for (const { builds, more, step, isBeside } of [
 ]) {
   test(`a version that builds ${builds} runs in its place, and was built ${isBeside ? "beside" : "in"} it`, async (t) => {
     t.timeout(120_000);
-    await using daemon = await startDaemon();
+    const daemon = await emptyDaemon();
     const apps = daemon.client(AppService);
     const dir = join(daemon.dir, "package");
     await mkdir(dir, { recursive: true });
@@ -173,7 +176,7 @@ for (const { builds, more, step, isBeside } of [
 /** A server of one page, whose image takes longer to build than an upgrade may be away. */
 const dockerfile = `FROM svc/page:1
 COPY index.html /www/index.html
-RUN sleep 4
+RUN sleep 4 && true
 CMD ["httpd", "-f", "-p", "8080", "-h", "/www"]
 `;
 
@@ -189,7 +192,7 @@ async function writeContainer(
   const compose = 'services: { web: { build: ., ports: ["127.0.0.1:${PORT}:8080"] } }\n';
   const files = {
     "svc.yaml": `id: page\nname: Page\nversion: "${version}"\nstop: { grace: 1s }\n${runtime}\n${settings}\n`,
-    Dockerfile: dockerfile.replace("CMD", `RUN ${step}\nCMD`),
+    Dockerfile: dockerfile.replace("true", step),
     "index.html": text,
     ...(kind === "compose" && { "compose.yaml": compose }),
   };
@@ -202,9 +205,8 @@ for (const kind of ["docker", "compose"] as const) {
     `${kind} goes on while its new image is built, and keeps the old one where that fails${needsDocker}`,
     async (t) => {
       t.timeout(300_000);
-      const { images, config } = engineNow();
-      await images.build("svc/page:1");
-      await using daemon = await startDaemon({ config });
+      await engineNow().images.build("svc/page:1");
+      const daemon = await emptyDaemon();
       const apps = daemon.client(AppService);
       const [dir, port] = [join(daemon.dir, "package"), await freePort()];
       const url = `http://127.0.0.1:${port}/`;

@@ -8,14 +8,18 @@ import { setTimeout as wait } from "node:timers/promises";
 import type { Client } from "@connectrpc/connect";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
 import { composeTest, needsCompose } from "../runtimes/support/compose-test.ts";
-import { startDaemon, type TestDaemon } from "../support/daemon.ts";
-import { dockerTest, needsDocker } from "../support/docker-test.ts";
-import { startEngine, type TestEngine } from "../support/docker.ts";
+import { sharedDaemon } from "../support/daemon-test.ts";
+import type { TestDaemon } from "../support/daemon.ts";
+import { dockerTest, needsDocker, sharedEngine } from "../support/docker-test.ts";
+import { whyNoDocker, type TestEngine } from "../support/docker.ts";
 import { errorOf } from "../support/errors.ts";
 import { eventually } from "../support/eventually.ts";
 import { writeFiles } from "../support/packages.ts";
 
 type Apps = Client<typeof AppService>;
+
+const engineNow = sharedEngine();
+const emptyDaemon = sharedDaemon(() => (whyNoDocker === undefined ? { config: engineNow().config } : {}));
 
 /** For a machine that does much else. */
 const settleMs = 90_000;
@@ -96,7 +100,7 @@ for (const [beginner, fault] of cases) {
     `an engine that ${fault} in the middle of ${beginner} leaves no half of an app${needsCompose}`,
     async (t) => {
       t.timeout(240_000);
-      await using engine = await startEngine();
+      const engine = engineNow();
       await engine.images.build("svc/slow:1", {
         // It comes up slowly and ends well, slowly, too.
         cmd: [
@@ -104,9 +108,9 @@ for (const [beginner, fault] of cases) {
           // A daemon that ends waits for what it is at, but not so long.
           `trap 'rm -f /up; sleep 2; exit 0' TERM; sleep ${fault === daemonEnds ? 20 : 2} & wait; touch /up; while :; do sleep 3600 & wait; done`,
         ],
-        healthcheck: `--interval=500ms --retries=100 CMD ["/bin/test", "-e", "/up"]`,
+        healthcheck: `--interval=1s --retries=100 CMD ["/bin/test", "-e", "/up"]`,
       });
-      await using daemon = await startDaemon({ config: engine.config });
+      const daemon = await emptyDaemon();
       const apps = daemon.client(AppService);
       await writeFiles(join(daemon.dir, "pair"), files);
       await apps.installApp({ spec: join(daemon.dir, "pair") });
@@ -132,9 +136,9 @@ dockerTest(
   `what an app runs with is known though the engine hung before its start was over${needsDocker}`,
   async (t) => {
     t.timeout(240_000);
-    await using engine = await startEngine();
+    const engine = engineNow();
     await engine.images.build("svc/word:1");
-    await using daemon = await startDaemon({ config: engine.config });
+    const daemon = await emptyDaemon();
     const apps = daemon.client(AppService);
     await writeFiles(join(daemon.dir, "word"), {
       "svc.yaml": `id: word
