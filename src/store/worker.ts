@@ -24,6 +24,8 @@ function serveWrites(port: MessagePort, files: StoreFiles): void {
       return;
     }
     port.postMessage({ outcomes: writer.commit(command.requests) } satisfies WriterReply);
+    // Nobody's answer waits for it.
+    writer.keepReserve();
   });
 }
 

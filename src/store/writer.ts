@@ -12,7 +12,7 @@ import {
   type WriteOutcome,
   type WriteRequest,
 } from "./messages.ts";
-import { giveUpReserve, isReserveInUse } from "./reserve.ts";
+import { giveUpReserve, isReserveInUse, makeReserve } from "./reserve.ts";
 import { diskFull, sqliteFailure, storeError } from "./sqlite-failure.ts";
 import { StatementCache } from "./statement-cache.ts";
 import type { StoreFiles } from "./store-files.ts";
@@ -75,10 +75,29 @@ export class Writer implements Disposable {
       } catch (error) {
         if (sqliteFailure(error) !== "full" || !request.essential) throw error;
         giveUpReserve(this.#files);
+        this.#foldLog();
         this.#commitTogether([request], outcomes);
       }
     } catch (error) {
       outcomes.set(request, failed(error));
+    }
+  }
+
+  /** So that the next write begins the log anew, in the room that it has, should there be no other. */
+  #foldLog(): void {
+    try {
+      this.#database.exec("PRAGMA wal_checkpoint(PASSIVE)");
+    } catch {
+      // The database itself had to grow: whether the write fits without is seen when it is tried.
+    }
+  }
+
+  /** Makes the reserve again once there is room; of the writes after which that is tried, the next may find the disk full. */
+  keepReserve(): void {
+    try {
+      makeReserve(this.#files);
+    } catch {
+      // Housekeeping tries again, and says so if it fails too.
     }
   }
 

@@ -115,14 +115,33 @@ rootTest(
 
       await rm(join(disk.path, "filler"));
       await store.write([put("roomy")]);
-      await store.housekeep();
-      t.true(existsSync(reserve), "made again");
+      // Its writer is done with what it does behind the first.
+      await store.write([put("roomy too")]);
+      t.true(existsSync(reserve), "made again at once");
     }
     await using store = await openStore({ dir: disk.path });
     t.is(store.restoration, undefined);
-    t.deepEqual(keys(store), ["before", "essential", ...kept, "roomy"]);
+    t.deepEqual(keys(store), ["before", "essential", ...kept, "roomy", "roomy too"]);
   },
 );
+
+rootTest(title("what records a stop goes through when nothing is left of the reserve either"), async (t) => {
+  await using disk = await smallDisk(32);
+  await using store = await openStore({ dir: disk.path });
+  await store.write([put("state")]);
+  await disk.fill();
+  await writeUntilFull(store);
+  const record = (value: string): Promise<unknown> =>
+    store.write([{ sql: "UPDATE meta SET value = ? WHERE key = 'state'", params: [value], changes: 1 }], {
+      essential: true,
+    });
+  await record("the reserve was given up for this");
+  t.false(existsSync(join(disk.path, "reserve")));
+  await disk.fill();
+  for (let n = 0; n < 200; n++) await record(String(n));
+  t.is(store.get<{ value: string }>("SELECT value FROM meta WHERE key = 'state'")?.value, "199");
+  await t.throwsAsync(store.write([put("greedy")]), diskFull);
+});
 
 rootTest(title("a store opens, and what frees room can be done"), async (t) => {
   await using disk = await smallDisk(32);
