@@ -9,7 +9,7 @@ import type { DueJobs } from "./due-jobs.ts";
 import { DueTable } from "./due-table.ts";
 import type { JobRegistry } from "../jobs/job-registry.ts";
 import type { Job } from "../jobs/job.ts";
-import { MinuteHistory, type MinutePlan } from "./minute-history.ts";
+import { maxBack, MinuteHistory, type MinutePlan } from "./minute-history.ts";
 import { MissedFiringCounter, type Stretch } from "./missed-firings.ts";
 import type { RunLog } from "../runs/run-log.ts";
 import type { SkipCounts } from "../runs/skip-counts.ts";
@@ -22,7 +22,7 @@ export interface EvaluatorOptions {
   jobs: Pick<JobRegistry, "all" | "update">;
   zones: Zones;
   due: Pick<DueJobs, "fire" | "resumeRetry" | "resumeStart">;
-  runs: Pick<RunLog, "lastScheduled" | "settledUntil">;
+  runs: Pick<RunLog, "lastScheduled" | "settledUntil" | "newestFiringMs" | "hasFired">;
   skips: Pick<SkipCounts, "add">;
   backups: BackupPass;
   clock: Clock;
@@ -47,6 +47,8 @@ export class Evaluator implements AsyncDisposable {
   readonly #stopping = new AbortController();
   readonly #chores = new Set<Promise<void>>();
   #history: MinuteHistory;
+  /** Up to when a daemon before may have fired, its clock having been ahead of today's; unix milliseconds. */
+  #firedUntilMs = 0;
   #timer: Disposable | undefined;
 
   constructor(options: EvaluatorOptions) {
@@ -76,6 +78,8 @@ export class Evaluator implements AsyncDisposable {
     const { jobs } = this.#options;
     yield* jobs.update();
     yield* this.#table.fill(jobs.all());
+    const newestMs = this.#options.runs.newestFiringMs();
+    if (newestMs <= nowMs + maxBack * minuteMs) this.#firedUntilMs = newestMs;
     this.#counting.add(this.#resume(nowMs));
   }
 
@@ -97,13 +101,13 @@ export class Evaluator implements AsyncDisposable {
   }
 
   *#evaluate({ run, late }: MinutePlan): Generator<undefined, void> {
-    const { jobs, due } = this.#options;
+    const { jobs } = this.#options;
     yield* jobs.update();
     yield* this.#table.fill(jobs.all());
     for (const minute of run) {
       const atMs = minute * minuteMs;
       this.#backUp(atMs);
-      yield* this.#table.pass(atMs, (job) => due.fire(job, atMs));
+      yield* this.#table.pass(atMs, (job) => this.#fire(job, atMs));
     }
     if (late !== undefined && this.#counting.size < maxCounts) {
       const [fromMs, toMs] = [late.from * minuteMs, late.to * minuteMs];
@@ -116,6 +120,12 @@ export class Evaluator implements AsyncDisposable {
         this.#skipLate(fromMs, { toMs, hasRun: (minute) => this.#history.hasRun(minute) }, run),
       );
     }
+  }
+
+  /** None twice, also where the clock was set back between two daemons. */
+  #fire(job: Job, atMs: number): void {
+    const { due, runs } = this.#options;
+    if (atMs > this.#firedUntilMs || !runs.hasFired(job, atMs)) due.fire(job, atMs);
   }
 
   /** Minutes that the daemon was there for and did not get: all are skipped, but the newest where a job wants to catch up. */

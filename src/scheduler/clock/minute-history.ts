@@ -2,8 +2,8 @@
 
 /** How many missed minutes are made up for. */
 const maxMissed = 5;
-/** How far the clock may go back for what was run to stay run. */
-const maxBack = 3 * 60;
+/** How far the clock may go back for what was run to stay run, in minutes. */
+export const maxBack = 3 * 60;
 /** Must cover what is made up for and what stays run. */
 const ringSize = 256;
 /** A clock that was far off and is right again within this time shows minutes anew that have just been run. */

@@ -36,6 +36,8 @@ export interface RunLogOptions {
   onOwn?: RunListener;
 }
 
+/** More than are tried again, or were begun by hand, since the last firing. */
+const newestRuns = 1_000;
 /** How often runs of processes that ended are looked for. */
 const sweepIntervalMs = 5_000;
 /** How often a run is opened anew that others close or leave behind in the same moment. */
@@ -185,6 +187,20 @@ export class RunLog implements AsyncDisposable {
       Math.floor(nowMs / 1000),
     );
     return Math.max((skip?.last ?? 0) * 1000, this.lastScheduled(key)?.scheduledAtMs ?? 0);
+  }
+
+  /** The latest firing of the newest runs of all jobs, unix milliseconds; 0 for none. */
+  newestFiringMs(): number {
+    const row = this.#options.store.get<{ ms: number | null }>(
+      `SELECT max(scheduled_at) AS ms FROM (SELECT scheduled_at FROM runs ORDER BY id DESC LIMIT ${newestRuns})`,
+    );
+    return row?.ms ?? 0;
+  }
+
+  /** Whether a firing of a job, unix milliseconds, has a run on record. */
+  hasFired(key: JobKey, scheduledAtMs: number): boolean {
+    const sql = `SELECT 1 FROM runs WHERE job = ${jobOfKey} AND scheduled_at = ?`;
+    return this.#options.store.get(sql, key.ownerUid, key.id, scheduledAtMs) !== undefined;
   }
 
   /** A run with its output. */

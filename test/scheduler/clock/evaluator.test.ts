@@ -131,6 +131,37 @@ for (const [hours, isSuppressed] of [
   });
 }
 
+for (const [name, newest, fired] of [
+  ["a little", "2026-01-15T10:02", ["other 2026-01-15T10:01", "minutely 2026-01-15T10:03"]],
+  [
+    "3 h",
+    "2026-01-15T13:00",
+    ["other 2026-01-15T10:01", "minutely 2026-01-15T10:02", "minutely 2026-01-15T10:03"],
+  ],
+  [
+    "more than 3 h",
+    "2026-01-15T13:01",
+    [
+      "minutely 2026-01-15T10:01",
+      "other 2026-01-15T10:01",
+      "minutely 2026-01-15T10:02",
+      "minutely 2026-01-15T10:03",
+    ],
+  ],
+] as const) {
+  test(`what a daemon fired whose clock was ahead by ${name} is ${fired.length < 4 ? "not " : ""}fired again by the next one`, async (t) => {
+    const jobs = [...minutely, job("other", "1 10 * * *")];
+    const onRecord = ["minutely 2026-01-15T10:01", `minutely ${newest}`];
+    await using evaluation = new Evaluation({ start, jobs, onRecord });
+    evaluation.clock.pass(3 * minuteMs);
+    await eventuallyIdle(evaluation);
+    t.deepEqual(
+      evaluation.fired.map(({ id, minuteMs: atMs }) => `${id} ${minuteText(atMs)}`),
+      [...fired],
+    );
+  });
+}
+
 for (const [name, stepMs] of [
   ["an hour ahead and back", hourMs],
   ["a year ahead and back", yearMs],

@@ -301,6 +301,7 @@ test("the newest run that its trigger began says how far a job came, also behind
   const job = await putJob(world, { ownerUid: 0, id: "j" });
   const nowMs = Date.UTC(2026, 0, 2);
   t.is(log.settledUntil(job, nowMs), 0);
+  t.is(log.newestFiringMs(), 0);
   const { run } = await log.open(job, { trigger: "schedule", attempt: 1, scheduledAtMs: 60_000 });
   await log.close(run, succeeded);
   for (let count = 0; count < 51; count += 1) {
@@ -309,6 +310,9 @@ test("the newest run that its trigger began says how far a job came, also behind
   }
   t.is(log.list(job).length, 50);
   t.is(log.settledUntil(job, nowMs), 60_000);
+  t.is(log.newestFiringMs(), 60_000);
+  t.true(log.hasFired(job, 60_000));
+  t.false(log.hasFired(job, 120_000));
   await log.skip(job, "running", 120_000);
   await log.skip(job, "late", nowMs + 60_000);
   t.is(log.settledUntil(job, nowMs), 120_000, "but for what a clock that was ahead has skipped");

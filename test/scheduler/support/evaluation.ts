@@ -32,6 +32,8 @@ export interface EvaluationOptions {
   settledUntil?: string;
   /** The newest scheduled runs, by the job's id. */
   lastRuns?: Readonly<Record<string, Run>>;
+  /** Firings of a job that have a run on record, in order, such as `id 2026-01-01T00:00`. */
+  onRecord?: readonly string[];
 }
 
 let writes = 0;
@@ -70,7 +72,7 @@ export class Evaluation implements AsyncDisposable {
   constructor(options: EvaluationOptions) {
     this.clock = new FakeClock(options.start);
     this.#jobs = options.jobs.toSorted(compareKeys);
-    const { settledUntil = "1970-01-01T00:00:00Z", localZone = "UTC" } = options;
+    const { settledUntil = "1970-01-01T00:00:00Z", localZone = "UTC", onRecord = [] } = options;
     this.evaluator = new Evaluator({
       jobs: { all: () => this.#jobs, update: function* () {} },
       zones: new Zones({ local: () => localZone }),
@@ -82,6 +84,8 @@ export class Evaluation implements AsyncDisposable {
       runs: {
         lastScheduled: ({ id }) => options.lastRuns?.[id],
         settledUntil: () => Date.parse(settledUntil),
+        newestFiringMs: () => Date.parse(`${onRecord.at(-1)?.split(" ")[1] ?? "1970-01-01T00:00"}Z`),
+        hasFired: ({ id }, minuteMs) => onRecord.includes(`${id} ${minuteText(minuteMs)}`),
       },
       skips: {
         add: ({ id }, reason, unixMs, count) =>
