@@ -197,6 +197,12 @@ test("a removed app's jobs are named and disabled, and a later app of its id is 
     trigger: yearly,
     action: { type: "shell", command: "true" },
   });
+  await schedules.upsertSchedule({
+    id: "off",
+    trigger: yearly,
+    enabled: false,
+    action: { type: "app_start", app: "web" },
+  });
   t.deepEqual((await apps.removeApp({ id: "web" })).disabledSchedules, ["first", "second"]);
   await apps.installApp({ spec: url });
   const { schedules: jobs } = await schedules.listSchedules({});
@@ -204,13 +210,15 @@ test("a removed app's jobs are named and disabled, and a later app of its id is 
     jobs.map(({ id, enabled }) => [id, enabled]),
     [
       ["first", false],
+      ["off", false],
       ["other", true],
       ["second", false],
     ],
   );
   const [first] = jobs;
   t.regex(first?.disabledReason ?? "", /^its app, web, was removed; .*svc schedule enable first$/);
-  t.like(await errorOf(schedules.runSchedule({ id: "first" })), { reason: "not_possible" });
+  for (const id of ["first", "off"])
+    t.like(await errorOf(schedules.runSchedule({ id })), { reason: "not_possible" }, id);
   // Whoever writes it means the app of today.
   const action = { type: "app_start", app: "web" };
   const meant = await schedules.upsertSchedule({ id: "first", trigger: yearly, action });
