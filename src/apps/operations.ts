@@ -31,7 +31,7 @@ export interface OperationDetail {
   volumes?: string[];
   /** Those of them of which is kept what they were. */
   kept?: string[];
-  /** Whether the app ran when the restore or the upgrade began. */
+  /** Whether the app ran when the restore or the upgrade began, or was to be started. */
   restart?: boolean;
   /** Whether an upgrade replaces what runs bit by bit. */
   rolls?: boolean;

@@ -6,6 +6,7 @@ import type { Lifecycle } from "./lifecycle.ts";
 import type { Operation } from "./operations.ts";
 import type { WorkOptions } from "./progress.ts";
 import type { AppsContext } from "./apps-context.ts";
+import { isMissed } from "./wanted-state.ts";
 
 export interface RepullResult {
   id: string;
@@ -60,7 +61,8 @@ export class Repuller {
     try {
       const pulled = await runtime.images?.pull(runnable(app), work);
       const { changed = false, digest = "", replaced = [], services = [] } = pulled ?? {};
-      const restarted = changed && isUp(runtime.status(id)?.state);
+      const status = runtime.status(id);
+      const restarted = isMissed(app, status) || (changed && isUp(status?.state));
       // From here on a client that goes away changes nothing: a running app is never left stopped.
       if (restarted) await operations.enter(operation, "stop");
       if (restarted) {

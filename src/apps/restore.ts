@@ -23,6 +23,7 @@ import type { Operation } from "./operations.ts";
 import type { WorkOptions } from "./progress.ts";
 import { rebuildCopy, runStep } from "./release.ts";
 import type { AppsContext } from "./apps-context.ts";
+import { isMissed } from "./wanted-state.ts";
 import { volumeTree } from "./backed-up-trees.ts";
 
 /** What a backup says of the app beside its files. */
@@ -99,14 +100,15 @@ export class Restorer {
     options: RestoreOptions,
     work: WorkOptions,
   ): Promise<{ restarted: boolean }> {
-    const { operations } = this.#options;
+    const { operations, runtimeOf } = this.#options;
     this.requireRestorable(app, image, options);
     const { volumes } = touched(image, options.paths);
+    const restart = this.#isUp(app) || isMissed(app, runtimeOf(app).status(app.id));
     const operation = await operations.begin({
       appId: app.id,
       kind: "restore",
       phase: "stage" satisfies RestorePhase,
-      detail: { runUid: app.runUid, trees: [...image.trees], volumes, restart: this.#isUp(app) },
+      detail: { runUid: app.runUid, trees: [...image.trees], volumes, restart },
       cancel: work.cancel,
     });
     try {

@@ -19,6 +19,7 @@ import type { WorkOptions } from "./progress.ts";
 import { buildInPlace, layOutBeside, runStep } from "./release.ts";
 import { writeSettingsFiles } from "./settings-files.ts";
 import type { AppsContext } from "./apps-context.ts";
+import { isMissed } from "./wanted-state.ts";
 
 /** Whereto, see `UpgradeAppRequest`. */
 export interface UpgradeRequest extends Consent {
@@ -74,7 +75,7 @@ export class Upgrader {
       appId: app.id,
       kind: "upgrade",
       phase: "fetch" satisfies UpgradePhase,
-      detail: { runUid: app.runUid },
+      detail: { runUid: app.runUid, restart: this.#isMissed(app) },
       cancel: work.cancel,
     });
     try {
@@ -104,13 +105,14 @@ export class Upgrader {
     const { ownerUid, accepted } = app;
     requireAcknowledgement(resolved, { ...request, ownerUid, accepted, again: "upgrade" });
     await settings.validate(resolved.manifest, app.settings, ownerUid);
-    const restarted = this.#isUp(app);
+    const wasUp = this.#isUp(app);
+    const restarted = wasUp || operation.detail.restart === true || this.#isMissed(app);
     operation.detail.sameName = app.version === resolved.version;
     await operations.enter(operation, "prepare" satisfies UpgradePhase);
     const isBuilt = await this.#prepare(app, resolved, work);
     operation.detail.restart = restarted;
-    operation.detail.rolls = restarted && (await this.#canRoll(app, resolved));
-    if (restarted && !operation.detail.rolls) requireStop(app, resolved, request);
+    operation.detail.rolls = wasUp && (await this.#canRoll(app, resolved));
+    if (wasUp && !operation.detail.rolls) requireStop(app, resolved, request);
     await operations.enter(operation, "switch" satisfies UpgradePhase);
     if (!operation.detail.rolls) await runtimeOf(app).stop(runnable(app));
     await this.#switch(app, resolved, { ...operation.detail, ...request, isBuilt }, work);
@@ -328,6 +330,10 @@ export class Upgrader {
 
   #isUp(app: AppRecord): boolean {
     return isUp(this.#options.runtimeOf(app).status(app.id)?.state);
+  }
+
+  #isMissed(app: AppRecord): boolean {
+    return isMissed(app, this.#options.runtimeOf(app).status(app.id));
   }
 
   #requireSamePackage(app: AppRecord, resolved: ResolvedPackage): void {

@@ -10,6 +10,7 @@ import { mapBounded } from "../lib/map-bounded.ts";
 import { Ticker } from "../lib/ticker.ts";
 import { isUp, type RuntimeStatus } from "../runtimes/runtime.ts";
 import type { Lifecycle } from "./lifecycle.ts";
+import type { AppRecord } from "./app-record.ts";
 import type { AppsContext } from "./apps-context.ts";
 import { DueStarts } from "./due-starts.ts";
 import type { Operation } from "./operations.ts";
@@ -143,4 +144,15 @@ export class WantedState implements AsyncDisposable {
 
 function isUnknown(status: RuntimeStatus | undefined): boolean {
   return status?.state === "UNKNOWN";
+}
+
+/**
+ * Whether an app does not run that is meant to, by no end of its own: it was lost, or its engine is away. Who takes it over has it
+ * run again, as the start that was due of it is forgotten then.
+ */
+export function isMissed(
+  { desired }: Pick<AppRecord, "desired">,
+  status: RuntimeStatus | undefined,
+): boolean {
+  return desired === "running" && (status?.isLost === true || isUnknown(status));
 }

@@ -1,0 +1,87 @@
+/** Work on an app that svc was about to start again leaves it running: the start that was due of it is not lost with the work. */
+import assert from "node:assert/strict";
+import { readFile } from "node:fs/promises";
+import { join } from "node:path";
+import test from "ava";
+import { AppService } from "../../gen/svc/v1/app_pb.ts";
+import { BackupService } from "../../gen/svc/v1/backup_pb.ts";
+import { startDaemon, type TestDaemon } from "../support/daemon.ts";
+import { errorOf } from "../support/errors.ts";
+import { eventually } from "../support/eventually.ts";
+import { freePort, writePackage } from "../support/packages.ts";
+import { signal } from "../support/processes.ts";
+
+/** Other tests keep the processors busy. */
+const deadlineMs = 60_000;
+
+/** Each loss has its start wait longer: after these there is time to begin something before it. */
+const losses = 4;
+
+async function installApp(daemon: TestDaemon, dir: string): Promise<void> {
+  const apps = daemon.client(AppService);
+  await writePackage(dir, await freePort(), { version: "1.0.0" });
+  await apps.installApp({ spec: dir });
+  await apps.startApp({ id: "web" });
+}
+
+/** Has svc lose the app, whose start is due in some seconds then. */
+async function loseApp(daemon: TestDaemon): Promise<void> {
+  const apps = daemon.client(AppService);
+  for (let loss = 1; loss <= losses; loss++) {
+    await eventually(
+      async () => assert.equal((await apps.getApp({ id: "web" })).state, "RUNNING"),
+      deadlineMs,
+    );
+    const text = await readFile(join(daemon.storeDir, "run", "web", "state.json"), "utf8");
+    const { supervisor, app } = JSON.parse(text) as Record<"supervisor" | "app", { pid: number }>;
+    signal(supervisor.pid, "SIGKILL");
+    signal(app.pid, "SIGKILL");
+    await eventually(
+      async () => assert.notEqual((await apps.getApp({ id: "web" })).state, "RUNNING"),
+      deadlineMs,
+    );
+  }
+}
+
+const works: Record<string, { readonly version: string; readonly isRefused?: boolean; newer: boolean }> = {
+  "an upgrade": { version: "2.0.0", newer: true },
+  "an upgrade that fails": { version: "1.0.0", newer: false, isRefused: true },
+};
+
+for (const [name, { version, newer, isRefused = false }] of Object.entries(works)) {
+  test(`${name} of an app that was lost has it run again`, async (t) => {
+    t.timeout(180_000);
+    await using daemon = await startDaemon();
+    const apps = daemon.client(AppService);
+    const dir = join(daemon.dir, "package");
+    await installApp(daemon, dir);
+    await loseApp(daemon);
+    const files = { "svc.yaml": "id: web\nname: What is no package\n" };
+    await writePackage(dir, await freePort(), newer ? { version } : { version: "2.0.0", files });
+    const error = await errorOf(apps.upgradeApp({ id: "web" })).catch(() => undefined);
+    t.is(error !== undefined, isRefused);
+    await eventually(async () => {
+      const app = await apps.getApp({ id: "web" });
+      assert.deepEqual(
+        { state: app.state, enabled: app.enabled, version: app.version },
+        { state: "RUNNING", enabled: true, version },
+      );
+    }, deadlineMs);
+    await apps.removeApp({ id: "web" });
+  });
+}
+
+test("a restore of an app that was lost has it run again", async (t) => {
+  t.timeout(180_000);
+  await using daemon = await startDaemon();
+  const apps = daemon.client(AppService);
+  const backups = daemon.client(BackupService);
+  const dir = join(daemon.dir, "package");
+  await installApp(daemon, dir);
+  const { results } = await backups.createBackup({ appId: "web" });
+  await loseApp(daemon);
+  const ref = { appId: "web", storage: "local", name: results[0]?.name ?? "" };
+  t.like(await backups.restoreBackup(ref), { appId: "web", restarted: true });
+  t.like(await apps.getApp({ id: "web" }), { state: "RUNNING", enabled: true });
+  await apps.removeApp({ id: "web" });
+});
