@@ -1,6 +1,5 @@
 /** What people install: the same bytes from the same sources, and all that belongs into it. */
 import { execFile, spawnSync } from "node:child_process";
-import { createHash } from "node:crypto";
 import { lstat, mkdir, mkdtemp, readFile, readdir, rm, symlink } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
@@ -44,13 +43,11 @@ test("packages are the same bytes whenever they are built, and hold what belongs
 
     const deb = names.find((name) => name.endsWith(".deb")) ?? "";
     const tarball = names.find((name) => name.endsWith(".tar.gz")) ?? "";
-    const sums = await readFile(join(one, "SHA256SUMS"), "utf8");
-    for (const name of [deb, tarball, executable]) {
-      const digest = createHash("sha256")
-        .update(await readFile(join(one, name)))
-        .digest("hex");
-      t.true(sums.includes(`${digest}  ${name}\n`), name);
-    }
+    const { stdout: checked } = await run("sha256sum", ["--check", "--strict", "SHA256SUMS"], { cwd: one });
+    t.deepEqual(
+      checked.trim().split("\n").sort(),
+      [deb, executable, tarball].map((each) => `${each}: OK`).sort(),
+    );
 
     const { stdout: fields } = await run("dpkg-deb", ["--field", join(one, deb)]);
     t.regex(fields, new RegExp(`^Package: svc\nVersion: ${version}\nArchitecture: (amd64|arm64)\n`));
@@ -68,7 +65,14 @@ test("packages are the same bytes whenever they are built, and hold what belongs
     t.regex(await svc(join(tree, "usr/bin/svc"), "--help"), /^Usage: svc /);
     t.regex(await svc(join(tree, "usr/bin/svc"), "app", "--help"), /^Usage: svc app /);
     const content = (path: string): Promise<string> => readFile(join(tree, path), "utf8");
-    t.is(await content("usr/share/bash-completion/completions/svc"), completionScripts.bash);
+    for (const [path, script] of [
+      ["bash-completion/completions/svc", completionScripts.bash],
+      ["zsh/vendor-completions/_svc", completionScripts.zsh],
+      ["fish/vendor_completions.d/svc.fish", completionScripts.fish],
+    ] as const)
+      t.is(await content(join("usr/share", path)), script, path);
+    const changelog = gunzipSync(await readFile(join(tree, "usr/share/doc/svc/changelog.gz"))).toString();
+    t.is(changelog, await readFile(join(root, "CHANGELOG.md"), "utf8"));
     t.regex(await content("usr/lib/systemd/system/svc.service"), /^ExecStart=\/usr\/bin\/svc daemon$/m);
     t.regex(await content("usr/lib/systemd/system/svc.socket"), /^ListenStream=\/run\/svc\/svc.sock$/m);
     for (const script of ["postinst", "prerm", "postrm"])
@@ -114,11 +118,15 @@ test("packages are the same bytes whenever they are built, and hold what belongs
     t.true(bom.components.some(({ purl }) => purl.startsWith("pkg:npm/%40bufbuild/protobuf@")));
     const licenses = await content("usr/share/doc/svc/copyright");
     for (const name of bundled) t.true(licenses.includes(`\n${name} `), name);
+    t.true(licenses.startsWith(await readFile(join(root, "LICENSE"), "utf8")));
 
     const unpacked = join(dir, "unpacked");
     await mkdir(unpacked);
     await run("tar", ["--extract", "--file", join(one, tarball), "--directory", unpacked]);
-    t.is(await svc(join(unpacked, `svc-${version}`, "svc.cjs"), "--version"), `${version}\n`);
+    const ofTarball = join(unpacked, `svc-${version}`);
+    t.is(await svc(join(ofTarball, "svc.cjs"), "--version"), `${version}\n`);
+    for (const name of ["LICENSE", "LICENSES.txt", "bom.cdx.json"])
+      t.is(await readFile(join(ofTarball, name), "utf8"), await content(`usr/lib/svc/files/${name}`), name);
   } finally {
     await rm(dir, { recursive: true, force: true });
   }
@@ -134,6 +142,23 @@ async function svc(main: string, ...args: string[]): Promise<string> {
   });
   return stdout;
 }
+
+test("a date that is none and a processor without native code are said before anything is built", async (t) => {
+  const dir = await mkdtemp(join(tmpdir(), "svc-packages-"));
+  t.teardown(() => rm(dir, { recursive: true, force: true }));
+  const said = async (epoch: string, ...arch: string[]): Promise<string> => {
+    const { stderr } = await t.throwsAsync<Error & { stderr: string }>(
+      run(process.execPath, ["src/build/packages.ts", dir, ...arch], {
+        cwd: root,
+        env: { ...process.env, SOURCE_DATE_EPOCH: epoch },
+      }),
+    );
+    return stderr;
+  };
+  t.regex(await said("2026-01-01"), /SOURCE_DATE_EPOCH is 2026-01-01: it must be seconds since 1970/);
+  t.regex(await said("1767225600", "riscv64"), /there is no package for riscv64/);
+  t.deepEqual(await readdir(dir), []);
+});
 
 const arm = "arm64";
 const isOther = process.arch !== arm;
