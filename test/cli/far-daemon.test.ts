@@ -74,6 +74,8 @@ test("every kind of call works through https, with a token from a file", async (
 
   const distrusted = await run(["ls"], { SVC_CA_FILE: "/etc/hosts" });
   t.is(distrusted.exitCode, 6, distrusted.stderr);
+  const absent = await run(["ls"], { SVC_CA_FILE: "/nonexistent" });
+  t.is(absent.stderr, "svc: the CA file /nonexistent cannot be read: it does not exist\n");
   await writeFile(token, "svc_wrong");
   const denied = await run(["ls"]);
   t.is(denied.exitCode, 4);

@@ -2,6 +2,7 @@
 import { readFile } from "node:fs/promises";
 import { SvcError } from "../../errors.ts";
 import type { CliHost } from "../host.ts";
+import { fileTrouble } from "../local-file.ts";
 import type { Client } from "../transport/client.ts";
 import { SocketClient } from "../transport/socket-client.ts";
 import { parseAddress } from "./address.ts";
@@ -40,7 +41,7 @@ async function readAuthorities(path: string): Promise<string> {
   try {
     return await readFile(path, "utf8");
   } catch (error) {
-    const { code = "" } = error as NodeJS.ErrnoException;
-    throw new SvcError("not_possible", `the CA file ${path} cannot be read: ${code}`, { cause: error });
+    const why = fileTrouble(error) ?? String(error);
+    throw new SvcError("not_possible", `the CA file ${path} cannot be read: ${why}`, { cause: error });
   }
 }
