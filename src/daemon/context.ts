@@ -116,7 +116,7 @@ export interface DaemonContext extends AsyncDisposable {
   readonly configReload: ConfigReload;
   /** To be started where somebody may follow. */
   readonly events: NodeEvents;
-  /** To be opened before it recognises anybody. */
+  /** Open for a daemon; otherwise to be opened before it recognises anybody. */
   readonly tokens: TokenAuthority;
   readonly consoleTokens: ConsoleTokens<UserContext>;
 }
@@ -446,10 +446,15 @@ async function buildContext(options: ContextOptions): Promise<DaemonContext> {
     turns,
     shutdownSignal,
   });
+  if (options.isDaemon === true) await tokens.open();
   const { storeAhead } = options;
   // What was restored meanwhile is not what was read ahead.
-  if (storeAhead !== undefined && store.restoration === undefined && (await storeAhead.isSound) !== true)
-    throw new Error("the database is not sound");
+  if (storeAhead !== undefined && store.restoration === undefined) {
+    // Most often what is asked first, whose answer would take longer after the check than beside it.
+    pipeline.methodAt("/svc.v1.DaemonService/GetStatus");
+    await apps.countByState();
+    if ((await storeAhead.isSound) !== true) throw new Error("the database is not sound");
+  }
   stages.start();
   apps.start();
   const owned = resources.move();

@@ -72,7 +72,6 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
   resources.defer(() => {
     shutdown.abort(new SvcError("unavailable", "the daemon is stopping; try again in a moment"));
   });
-  await context.tokens.open();
   const listeners = resources.use(
     createListeners({
       pipeline: context.pipeline,

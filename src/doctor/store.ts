@@ -33,7 +33,7 @@ export const checkPermissions: Check = async ({ config, uid }) => {
 
 export const checkStore: Check = ({ config }) => {
   const path = join(config.store.dir, "svc.db");
-  const found = inspectDatabase(path, migrations.length, maxBytes);
+  const found = inspectDatabase(path, migrations.length, { maxBytes });
   switch (found.condition) {
     case "missing":
       return ok(`there is none at ${path} yet; the first start makes it`);

@@ -1,8 +1,10 @@
-import { once } from "node:events";
+import { on } from "node:events";
 import { Worker } from "node:worker_threads";
 import { SvcError } from "../errors.ts";
 import type { MaintenanceReply, MaintenanceTask, WorkerRole } from "./messages.ts";
 import { receivedError } from "./thread-errors.ts";
+
+type Answer = Exclude<MaintenanceReply, { kind: "error" }>;
 
 /** Runs what reads or writes the whole database, each task in a thread of its own that ends with it. */
 export class Maintenance {
@@ -20,7 +22,16 @@ export class Maintenance {
   }
 
   /** @throws SvcError what the task threw; deadline_exceeded */
-  async run(task: MaintenanceTask): Promise<Exclude<MaintenanceReply, { kind: "error" }>> {
+  async run(task: MaintenanceTask): Promise<Answer> {
+    let last: Answer | undefined;
+    // To its end: its connections are closed by then, so nothing of it meets what the caller does next.
+    for await (const answer of this.answers(task)) last = answer;
+    if (last === undefined) throw new Error(`the store's ${task.kind} ended without an answer`);
+    return last;
+  }
+
+  /** Each as it comes. @throws as {@link run} */
+  async *answers(task: MaintenanceTask): AsyncGenerator<Answer, undefined> {
     const workerData: WorkerRole = {
       role: "maintenance",
       dir: this.#dir,
@@ -28,15 +39,13 @@ export class Maintenance {
       task,
     };
     const worker = new Worker(this.#workerUrl, { name: `store-${task.kind}`, workerData, env: {} });
-    const ended = once(worker, "exit");
     try {
       const signal = AbortSignal.timeout(this.#timeoutMs);
-      const [reply] = (await once(worker, "message", { signal })) as [MaintenanceReply];
-      // Its connections are closed by then, so nothing of it meets what the caller does next; to inspect, they are closed with the reply.
-      if (task.kind === "inspect") ended.catch(() => undefined);
-      else await ended;
-      if (reply.kind === "error") throw receivedError(reply);
-      return reply;
+      const replies = on(worker, "message", { signal, close: ["exit"] }) as AsyncIterable<[MaintenanceReply]>;
+      for await (const [reply] of replies) {
+        if (reply.kind === "error") throw receivedError(reply);
+        yield reply;
+      }
     } catch (error) {
       if (!(error instanceof Error) || error.name !== "AbortError") throw error;
       void worker.terminate();
@@ -46,5 +55,6 @@ export class Maintenance {
         { cause: error },
       );
     }
+    return undefined;
   }
 }

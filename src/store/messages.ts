@@ -81,7 +81,7 @@ export interface Restoration {
 
 /** What a short-lived worker does and ends. */
 export type MaintenanceTask =
-  /** Looks at a database too large for the calling thread. */
+  /** Looks at a database too large for the calling thread: answers `inspected`, and where that is sound `compared` afterwards. */
   | { kind: "inspect" }
   /** Creates, restores, migrates: whatever the database needs. The caller holds the lock exclusively. */
   | { kind: "prepare"; nowMs: number }
@@ -90,6 +90,8 @@ export type MaintenanceTask =
 
 export type MaintenanceReply =
   | { kind: "inspected"; corrupt: boolean }
+  /** An index with its table; `mended`: what was wrong with it before it was made again. */
+  | { kind: "compared"; mended?: string }
   | { kind: "prepared"; restoration?: Restoration }
   | { kind: "housekept" }
   | ErrorMessage;

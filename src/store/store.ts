@@ -101,8 +101,10 @@ const firstHousekeepingMs = 10_000;
 
 /** Of a database that a thread reads already. */
 export interface InspectionAhead {
-  /** Undefined: nothing came of it. Never rejects. */
+  /** Whether it is sound, but for an index that can be made again. Undefined: nothing came of it. Never rejects. */
   readonly isSound: Promise<boolean | undefined>;
+  /** What was wrong with that index until it was made again. Rejects with why it could not be, for whoever listens. */
+  readonly index: Promise<string | undefined>;
 }
 
 /**
@@ -119,7 +121,8 @@ export async function inspectAhead(dir: string, workerUrl: URL): Promise<Inspect
     return undefined;
   }
   const maintenance = new Maintenance(workerUrl, dir, releasedMigrations, maintenanceTimeoutMs);
-  return { isSound: isSound(maintenance).catch(() => undefined) };
+  const { isSound, index } = inspect(maintenance);
+  return { isSound: isSound.catch(() => undefined), index };
 }
 
 /**
@@ -184,18 +187,45 @@ async function isReady(
   files: StoreFiles,
   version: number,
   maintenance: Maintenance,
-  { ahead, trustsMeanwhile = false }: StoreOptions,
+  { ahead, trustsMeanwhile = false, log }: StoreOptions,
 ): Promise<boolean> {
-  const found = withReserve(files, () => inspectDatabase(files.database, version, inlineInspectionBytes));
+  const found = withReserve(files, () =>
+    inspectDatabase(files.database, version, { maxBytes: inlineInspectionBytes }),
+  );
   if (found.condition !== "sound" || found.version !== version) return false;
   if (lstatSync(files.database).size <= inlineInspectionBytes) return true;
   if (ahead !== undefined && trustsMeanwhile) return true;
-  return (await ahead?.isSound) ?? (await isSound(maintenance));
+  const verdict = (await ahead?.isSound) ?? (await isWhole(inspect(maintenance), log));
+  return verdict === true;
 }
 
-async function isSound(maintenance: Maintenance): Promise<boolean> {
-  const reply = await maintenance.run({ kind: "inspect" });
-  return reply.kind === "inspected" && !reply.corrupt;
+/** Begins to look at a database in a thread. */
+function inspect(maintenance: Maintenance): InspectionAhead {
+  const answers = maintenance.answers({ kind: "inspect" });
+  const [inspected, compared] = [answers.next(), answers.next()];
+  const index = compared.then(({ value }) => (value?.kind === "compared" ? value.mended : undefined));
+  index.catch(() => undefined);
+  return { isSound: inspected.then(({ value }) => value?.kind === "inspected" && !value.corrupt), index };
+}
+
+/** Whether all is sound, once its index was compared, too. What became of that is logged. */
+async function isWhole(
+  { isSound, index }: InspectionAhead,
+  log: StoreOptions["log"],
+): Promise<boolean | undefined> {
+  if ((await isSound) !== true) return isSound;
+  try {
+    const problem = await index;
+    if (problem !== undefined)
+      log?.warn({ problem }, "the index of the audit trail did not fit its records and was made again");
+  } catch (error) {
+    // SQLite undoes what meets a wrong entry, and says so.
+    log?.warn(
+      { err: error },
+      "the index of the audit trail could not be checked; the next start tries again",
+    );
+  }
+  return true;
 }
 
 /** Opening needs some KiB of disk for the log's index; on a full disk the reserve is for that too. */
@@ -246,7 +276,7 @@ class SqliteStore implements Store {
     this.#writeTimeoutMs = options.writeTimeoutMs ?? 10_000;
     // What was restored meanwhile is not what was read ahead.
     if (options.trustsMeanwhile === true && restoration === undefined) {
-      this.#inspection = options.ahead?.isSound;
+      this.#inspection = options.ahead && isWhole(options.ahead, options.log);
       void this.#inspection?.then((isSound) => {
         if (isSound === true) this.#inspection = undefined;
       });

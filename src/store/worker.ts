@@ -1,6 +1,7 @@
 /** The entry point of the store's threads: the writer that lives as long as the store, and short maintenance tasks. */
 import { parentPort, workerData, type MessagePort } from "node:worker_threads";
 import { inspectDatabase } from "./inspection.ts";
+import { mendIndex } from "./mend-index.ts";
 import type {
   MaintenanceReply,
   MaintenanceTask,
@@ -29,21 +30,31 @@ function serveWrites(port: MessagePort, files: StoreFiles): void {
   });
 }
 
-function maintain(files: StoreFiles, migrations: readonly string[], task: MaintenanceTask): MaintenanceReply {
+async function* maintain(
+  files: StoreFiles,
+  migrations: readonly string[],
+  task: MaintenanceTask,
+): AsyncGenerator<MaintenanceReply> {
   switch (task.kind) {
     case "inspect": {
-      const { condition } = inspectDatabase(files.database, migrations.length);
-      return { kind: "inspected", corrupt: condition !== "sound" };
+      const found = inspectDatabase(files.database, migrations.length, { comparesRemakable: false });
+      yield { kind: "inspected", corrupt: found.condition !== "sound" };
+      // One of another schema is looked at as a whole when it gets that.
+      if (found.condition !== "sound" || found.version !== migrations.length) return;
+      const mended = await mendIndex(files);
+      yield { kind: "compared", ...(mended !== undefined && { mended }) };
+      return;
     }
     case "prepare": {
       const restoration = prepareDatabase(files, migrations, task.nowMs);
       makeReserveIfPossible(files);
-      return { kind: "prepared", ...(restoration === undefined ? {} : { restoration }) };
+      yield { kind: "prepared", ...(restoration === undefined ? {} : { restoration }) };
+      return;
     }
     case "housekeep":
       if (isSnapshotStale(files)) takeSnapshot(files, migrations.length);
       makeReserve(files);
-      return { kind: "housekept" };
+      yield { kind: "housekept" };
   }
 }
 
@@ -56,19 +67,17 @@ function makeReserveIfPossible(files: StoreFiles): void {
   }
 }
 
-function main(port: MessagePort, role: WorkerRole): void {
+async function main(port: MessagePort, role: WorkerRole): Promise<void> {
   const files = storeFiles(role.dir);
   if (role.role === "writer") {
     serveWrites(port, files);
     return;
   }
-  let reply: MaintenanceReply;
   try {
-    reply = maintain(files, role.migrations, role.task);
+    for await (const reply of maintain(files, role.migrations, role.task)) port.postMessage(reply);
   } catch (error) {
-    reply = errorMessage(error);
+    port.postMessage(errorMessage(error));
   }
-  port.postMessage(reply);
 }
 
-if (parentPort !== null) main(parentPort, workerData as WorkerRole);
+if (parentPort !== null) void main(parentPort, workerData as WorkerRole);

@@ -4,7 +4,8 @@ import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import test from "ava";
 import { DaemonService } from "../../gen/svc/v1/daemon_pb.ts";
-import { openStore } from "../../src/store/store.ts";
+import { openStore, type Store } from "../../src/store/store.ts";
+import { falsifyIndex, recordsOf } from "../store/support/falsify-index.ts";
 import { startDaemon } from "../support/daemon.ts";
 
 const pageBytes = 4_096;
@@ -21,12 +22,7 @@ for (const [what, place] of [
     const path = join(daemon.storeDir, "svc.db");
     {
       await using store = await openStore({ dir: daemon.storeDir });
-      const columns = [
-        Array.from({ length: rows }, (_, row) => `key-${row}`),
-        Array.from({ length: rows }, () => "x".repeat(1_000)),
-      ];
-      await store.write([{ sql: "INSERT INTO meta VALUES (?, ?)", columns }]);
-      await store.housekeep();
+      await fill(store);
     }
     await damage(path, place);
     await daemon.restart();
@@ -36,6 +32,35 @@ for (const [what, place] of [
     using database = new DatabaseSync(path, { readOnly: true });
     t.is(database.prepare("SELECT count(*) AS n FROM meta").get()?.["n"], rows);
   });
+}
+
+test("an index of the audit trail that says something else than its records is made again, and nothing is lost", async (t) => {
+  await using daemon = await startDaemon();
+  await daemon.stop();
+  {
+    await using store = await openStore({ dir: daemon.storeDir });
+    await fill(store);
+    await store.write([...recordsOf("second"), { sql: "INSERT INTO meta VALUES ('later', '')" }]);
+  }
+  await falsifyIndex(daemon.storeDir, "audit_by_target", "second", "sXcond");
+  await daemon.restart();
+  await daemon.stop();
+  t.is(daemon.log().split("did not fit its records and was made again").length, 2, daemon.log());
+  t.false(daemon.log().includes("snapshot was restored"));
+  await using store = await openStore({ dir: daemon.storeDir });
+  t.is(store.restoration, undefined);
+  t.truthy(store.get("SELECT 1 FROM meta WHERE key = 'later'"));
+  t.truthy(store.get("SELECT 1 FROM audit INDEXED BY audit_by_target WHERE target = 'second'"));
+});
+
+/** More than is checked before the rest of the daemon is loaded, with a snapshot of it. */
+async function fill(store: Store): Promise<void> {
+  const columns = [
+    Array.from({ length: rows }, (_, row) => `key-${row}`),
+    Array.from({ length: rows }, () => "x".repeat(1_000)),
+  ];
+  await store.write([{ sql: "INSERT INTO meta VALUES (?, ?)", columns }]);
+  await store.housekeep();
 }
 
 /** Overwrites a page, or the root of a table. */

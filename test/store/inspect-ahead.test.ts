@@ -2,7 +2,8 @@ import { open } from "node:fs/promises";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import test from "ava";
-import { inspectAhead, openStore } from "../../src/store/store.ts";
+import { inspectAhead, openStore, type InspectionAhead } from "../../src/store/store.ts";
+import { falsifyIndex, recordsOf } from "./support/falsify-index.ts";
 import { keys, put, temporaryDir } from "./support/temporary-store.ts";
 
 const workerUrl = new URL("../../src/store/worker.ts", import.meta.url);
@@ -17,8 +18,16 @@ async function closedStore(rows: number): Promise<AsyncDisposable & { path: stri
     Array.from({ length: rows }, () => text),
   ];
   await store.write([{ sql: "INSERT INTO meta VALUES (?, ?)", columns }]);
+  const app = `INSERT INTO apps VALUES ('alpha', 1000, 'a', 'process', 'p', '{}', '{}', 'running', 'RUNNING', NULL, 1, 1)`;
+  await store.write([...recordsOf("first", "second"), { sql: app }]);
   await store.housekeep();
+  await store.write([put("later")]);
   return dir;
+}
+
+/** What was found by somebody else. */
+function soundly(isSound: boolean | undefined): InspectionAhead {
+  return { isSound: Promise.resolve(isSound), index: Promise.resolve(undefined) };
 }
 
 test("a large database is read before it is opened, and what was found there counts", async (t) => {
@@ -39,33 +48,86 @@ test("a large database is read before it is opened, and what was found there cou
   t.is(store.get<{ count: number }>("SELECT count(*) AS count FROM meta")?.count, 10_000);
 });
 
+for (const isAhead of [true, false]) {
+  test(`an index of the audit trail that says something else than its records is made again, ${isAhead ? "ahead" : "when the store is opened"}`, async (t) => {
+    await using dir = await closedStore(10_000);
+    await falsifyIndex(dir.path, "audit_by_target", "second", "sXcond");
+    const ahead = isAhead ? await inspectAhead(dir.path, workerUrl) : undefined;
+    t.is(await ahead?.isSound, isAhead ? true : undefined);
+    const warnings: { problem?: unknown }[] = [];
+    const log = { warn: (details: object) => warnings.push(details) };
+    await using store = await openStore({ dir: dir.path, ahead, trustsMeanwhile: isAhead, log });
+    await store.write([{ sql: "DELETE FROM audit WHERE target = 'second'", changes: 1 }]);
+    t.is(store.restoration, undefined);
+    t.true(keys(store).includes("later"), "nothing is lost");
+    t.is(warnings.length, 1);
+    t.regex(String(warnings[0]?.problem), /index audit_by_target/);
+    t.is(store.get<{ ok: string }>("SELECT integrity_check AS ok FROM pragma_integrity_check")?.ok, "ok");
+  });
+}
+
+test("an index of any other table is damage of the database, which is restored", async (t) => {
+  await using dir = await closedStore(10_000);
+  await falsifyIndex(dir.path, "sqlite_autoindex_apps_1", "alpha", "aXpha");
+  const ahead = await inspectAhead(dir.path, workerUrl);
+  t.false(await ahead?.isSound);
+  t.is(await ahead?.index, undefined);
+  await using store = await openStore({ dir: dir.path, ahead });
+  t.regex(store.restoration?.problem ?? "", /index sqlite_autoindex_apps_1/);
+});
+
+test("an index that cannot be made again is said, and keeps nobody from writing", async (t) => {
+  await using dir = await closedStore(10_000);
+  const why = new Error("the disk is full");
+  const ahead = { isSound: Promise.resolve(true), index: Promise.reject(why) };
+  const warnings: object[] = [];
+  const log = { warn: (details: object) => warnings.push(details) };
+  await using store = await openStore({ dir: dir.path, ahead, trustsMeanwhile: true, log });
+  await store.write([put("new")]);
+  t.true(keys(store).includes("new"));
+  t.deepEqual(warnings, [{ err: why }]);
+});
+
 test("what was read ahead spares the reading", async (t) => {
   await using dir = await closedStore(10_000);
   const database = await open(join(dir.path, "svc.db"), "r+");
   await database.write(Buffer.alloc(4_096, 0xff), 0, 4_096, 4_096 * 1_000);
   await database.close();
-  await using store = await openStore({ dir: dir.path, ahead: { isSound: Promise.resolve(true) } });
+  await using store = await openStore({ dir: dir.path, ahead: soundly(true) });
   t.is(store.restoration, undefined, "nobody has looked again");
 });
 
 test("who opens a store that is still being read writes nothing before it is known to be sound", async (t) => {
   await using dir = await closedStore(10_000);
   const verdict = Promise.withResolvers<boolean>();
-  const ahead = { isSound: verdict.promise };
+  const index = Promise.withResolvers<undefined>();
+  const ahead = { isSound: verdict.promise, index: index.promise };
   await using store = await openStore({ dir: dir.path, ahead, trustsMeanwhile: true });
+  await using other = await openStore({ dir: dir.path });
   const written: number[] = [];
-  const writes = [1, 2, 3].map((key) => store.write([put(`${key}`)]).then(() => written.push(key)));
-  await sleep(200);
+  const write = (key: number): Promise<unknown> => store.write([put(`${key}`)]).then(() => written.push(key));
+  /** As long as it takes others. */
+  const settle = async (key: string): Promise<void> => {
+    await other.write([put(key)]);
+    await sleep(200);
+  };
+  const writes = [1, 2].map(write);
+  await settle("other");
   t.deepEqual(written, []);
   verdict.resolve(true);
+  writes.push(write(3));
+  await settle("another");
+  t.deepEqual(written, [], "its last index is still being read");
+  index.resolve(undefined);
   await Promise.all(writes);
   t.deepEqual(written, [1, 2, 3]);
+  await write(4);
 });
 
 test("nothing is written to a store of which it shows that it is damaged", async (t) => {
   await using dir = await closedStore(10_000);
   for (const isSound of [false, undefined]) {
-    const ahead = { isSound: Promise.resolve(isSound) };
+    const ahead = soundly(isSound);
     await using store = await openStore({ dir: dir.path, ahead, trustsMeanwhile: true });
     await t.throwsAsync(store.write([put("new")]), { message: /is damaged and nothing is written/ });
     t.false(keys(store).includes("new"));
@@ -77,7 +139,7 @@ test("what is restored because it cannot even be opened is written to, whatever 
   const database = await open(join(dir.path, "svc.db"), "r+");
   await database.write(Buffer.alloc(4_096, 0xff), 0, 4_096, 0);
   await database.close();
-  const ahead = { isSound: Promise.resolve(false) };
+  const ahead = soundly(false);
   await using store = await openStore({ dir: dir.path, ahead, trustsMeanwhile: true });
   t.truthy(store.restoration);
   await store.write([put("new")]);
