@@ -7,6 +7,7 @@ import { DatabaseSync } from "node:sqlite";
 import test from "ava";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
 import { BackupService } from "../../gen/svc/v1/backup_pb.ts";
+import { sharedDaemon } from "../support/daemon-test.ts";
 import { startDaemon, type TestDaemon } from "../support/daemon.ts";
 import { errorOf } from "../support/errors.ts";
 import { eventually } from "../support/eventually.ts";
@@ -16,6 +17,7 @@ import { hasS3Server, needsS3Server, startS3Server, type S3Server } from "../sup
 
 const s3Test = hasS3Server ? test : test.skip;
 const mib = 1 << 20;
+const emptyDaemon = sharedDaemon();
 
 async function install(daemon: TestDaemon): Promise<string> {
   const dir = join(daemon.dir, "package");
@@ -37,7 +39,7 @@ s3Test(
   async (t) => {
     await using server = await startS3Server();
     await using proxy = await startFaultProxy(server.port);
-    await using daemon = await startDaemon();
+    const daemon = await emptyDaemon();
     const backups = daemon.client(BackupService);
     const directory = await install(daemon);
     const data = join(directory, "data");
@@ -85,7 +87,7 @@ s3Test(
 s3Test(`a slow bucket holds no other storage up${needsS3Server}`, async (t) => {
   await using server = await startS3Server();
   await using proxy = await startFaultProxy(server.port);
-  await using daemon = await startDaemon();
+  const daemon = await emptyDaemon();
   await install(daemon);
   await addBucket(daemon, "far", server, proxy.endpoint);
   proxy.fault = ({ method }) => (method === "PUT" ? { kind: "late", ms: 4_000 } : undefined);
@@ -103,7 +105,7 @@ s3Test(
   async (t) => {
     await using server = await startS3Server();
     await using proxy = await startFaultProxy(server.port);
-    await using daemon = await startDaemon();
+    const daemon = await emptyDaemon();
     const backups = daemon.client(BackupService);
     await install(daemon);
     const stored = await addBucket(daemon, "far", server, proxy.endpoint);
