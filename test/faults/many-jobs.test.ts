@@ -21,13 +21,15 @@ import { isRoot, needsRoot, startDaemon, type TestDaemon } from "../support/daem
 import { newApp } from "../support/many-apps.ts";
 import { eventually } from "../support/eventually.ts";
 import { freePort, writePackage } from "../support/packages.ts";
+import { processesIn, signal } from "../support/processes.ts";
 
 const run = promisify(execFile);
 const rootTest = isRoot ? test : test.skip;
 const users = 64;
 const longPerUser = 10;
-/** Told from other tests' by its fraction. */
-const longCommand = "sleep 300.064";
+const longJobs = Array.from({ length: longPerUser }, (_, index) => `long-${index}`);
+/** Says by a file in its app's directory that it has been executed. */
+const longCommand = (id: string): string => `: > ${id}; exec sleep 300`;
 const firstUid = 21_001;
 const uids = Array.from({ length: users }, (_, index) => firstUid + index);
 const deadlineMs = 120_000;
@@ -111,13 +113,17 @@ function textOf({ rootsMs, othersMs, logsMs, quickMs, ownMs, childrensMs }: Crow
   );
 }
 
-/** How many of the long commands have been executed. */
-async function countSleepers(): Promise<number> {
-  const pids = (await readdir("/proc")).filter((name) => /^\d+$/.test(name));
-  const texts = await mapBounded(pids, callsAtOnce, (pid) =>
-    readFile(`/proc/${pid}/cmdline`, "utf8").catch(() => ""),
-  );
-  return texts.filter((text) => text === longCommand.replace(" ", "\0") + "\0").length;
+/** How many of the long commands have been executed: to look for them among so many processes would take long itself. */
+async function countBegun({ storeDir }: TestDaemon): Promise<number> {
+  const found = await Promise.all(uids.map((uid) => readdir(createAppPaths(storeDir).appDir(appOf(uid)))));
+  return found.flat().filter((name) => longJobs.includes(name)).length;
+}
+
+/** All at once: each of them that svc ends looks for what it leaves behind among the hundreds, which takes longer than the test. */
+async function endCrowd(daemon: TestDaemon): Promise<void> {
+  signal(daemon.pid, "SIGSTOP");
+  for (const pid of processesIn(join(daemon.storeDir, "apps"))) signal(pid, "SIGKILL");
+  await daemon.kill();
 }
 
 /** User and system time of the daemon, and of those of its children that it has reaped. */
@@ -141,6 +147,7 @@ rootTest(`${users * longPerUser} long jobs of ${users} users keep nobody waiting
     return;
   }
   await using daemon = await startDaemon({ launcher });
+  await using _crowd = { [Symbol.asyncDispose]: () => endCrowd(daemon) };
   await addApps(daemon);
   const apps = daemon.client(AppService);
   const schedules = daemon.client(ScheduleService, "grpc");
@@ -164,10 +171,8 @@ rootTest(`${users * longPerUser} long jobs of ${users} users keep nobody waiting
       timeout: 3_600,
       action: { type: "shell", app: appOf(owner), command },
     });
-  const jobs = uids.flatMap((owner) =>
-    Array.from({ length: longPerUser }, (_, index) => ({ owner, id: `long-${index}` })),
-  );
-  await mapBounded(jobs, callsAtOnce, ({ owner, id }) => upsert(owner, id, longCommand));
+  const jobs = uids.flatMap((owner) => longJobs.map((id) => ({ owner, id })));
+  await mapBounded(jobs, callsAtOnce, ({ owner, id }) => upsert(owner, id, longCommand(id)));
   await mapBounded(uids, callsAtOnce, (owner) => upsert(owner, "quick", "true"));
 
   const runQuick = async (owner: number): Promise<void> => {
@@ -204,7 +209,7 @@ rootTest(`${users * longPerUser} long jobs of ${users} users keep nobody waiting
   const among = await runAll();
   t.log(`${jobs.length} runs opened in ${Math.round(beganMs)} ms; right after that: ${textOf(among)}`);
   await Promise.all([apps.stopApp({ id: "roots" }), othersApps.stopApp({ id: "others" })]);
-  await eventually(async () => assert.equal(await countSleepers(), jobs.length), deadlineMs);
+  await eventually(async () => assert.equal(await countBegun(daemon), jobs.length), deadlineMs);
   const asleep = await runAll();
   t.log(`once all of them sleep: ${textOf(asleep)}`);
   const going = await mapBounded(
