@@ -16,6 +16,9 @@ import { World } from "./support/world.ts";
 
 const selfUid = process.getuid?.() ?? 0;
 const mib = 2 ** 20;
+/** What git may have of it in these tests, and what is so large that it has no room there. */
+const maxMemoryBytes = 128 * mib;
+const largeMib = 160;
 
 /** So much of nothing, in pieces. */
 function zeros(sizeBytes: number): Readable {
@@ -45,15 +48,15 @@ async function cached(world: World): Promise<string[]> {
   return readdir(world.path("cache", "git", String(selfUid))).catch(() => []);
 }
 
-test("a file that unpacks to much more than git's memory passes through it", async (t) => {
+test("a file that unpacks to more than git's memory passes through it", async (t) => {
   await using world = await World.create();
   const repository = await TestRepository.create(world.path("git", "zeros"));
   await repository.commit({ "svc.yaml": minimalManifest("zeros", "1") });
-  const blob = await hashObject(repository.path, "blob", zeros(300 * mib));
+  const blob = await hashObject(repository.path, "blob", zeros(largeMib * mib));
   await repository.git("update-index", "--add", "--cacheinfo", `100644,${blob},zeros`);
   await repository.git("commit", "--quiet", "--message", "zeros");
   await using server = await GitServer.start(world.path("git"));
-  const resolver = world.resolver({ gitLimits: { maxMemoryBytes: 128 * mib } });
+  const resolver = world.resolver({ gitLimits: { maxMemoryBytes } });
   for (const spec of [`${server.url}/zeros/.git`, repository.fileUrl]) {
     await using resolved = await resolver.resolve({ spec }, { uid: selfUid });
     t.is(resolved.manifest.id, "zeros");
@@ -67,12 +70,12 @@ test("what can only be unpacked in memory is refused beyond git's bound", async 
   const header = await repository.git("cat-file", "commit", commit);
   const message = Readable.from([
     Buffer.from(`${header}\n`),
-    ...Array.from({ length: 300 }, () => Buffer.alloc(mib, "a")),
+    ...Array.from({ length: largeMib }, () => Buffer.alloc(mib, "a")),
   ]);
   const bomb = await hashObject(repository.path, "commit", message);
   await repository.git("update-ref", "refs/heads/main", bomb);
   await using server = await GitServer.start(world.path("git"));
-  const resolver = world.resolver({ gitLimits: { maxMemoryBytes: 128 * mib } });
+  const resolver = world.resolver({ gitLimits: { maxMemoryBytes } });
   const work = resolver.resolve({ spec: `${server.url}/bomb/.git` }, { uid: selfUid });
   const error = await t.throwsAsync(work, { instanceOf: SvcError });
   t.like(error, { reason: "git_failed" });
