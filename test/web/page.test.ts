@@ -8,10 +8,12 @@ import { AppService } from "../../gen/svc/v1/app_pb.ts";
 import { ScheduleService } from "../../gen/svc/v1/schedule_pb.ts";
 import { TokenService } from "../../gen/svc/v1/token_pb.ts";
 import { browserPath } from "../support/browser.ts";
+import { sharedDaemon } from "../support/daemon-test.ts";
 import { isRoot, needsRoot, startDaemon, type TestDaemon } from "../support/daemon.ts";
 import { eventually } from "../support/eventually.ts";
 import { freePort, writePackage } from "../support/packages.ts";
-import { addressFor, bundledMain, launchBrowser, openPage, visit } from "./support/open-page.ts";
+import { addressFor, bundledMain, openPage, visit } from "./support/open-page.ts";
+import { shareBrowser } from "./support/shared-node.ts";
 
 const why = browserPath === undefined ? " (skipped: no Chromium)" : "";
 const browserTest = browserPath === undefined ? test.skip : test;
@@ -34,13 +36,20 @@ const stored = "[document.cookie, localStorage.length, sessionStorage.length]";
 /** What the page would ask for by now has been asked for once this is answered. */
 const askOnce = "fetch('/', { cache: 'no-store' }).then(() => undefined)";
 
+const emptyDaemon = sharedDaemon(browserPath === undefined ? {} : { main });
+const shared = shareBrowser();
+
 async function withPage(use: (daemon: TestDaemon, browser: Browser) => Promise<void>): Promise<void> {
-  await using daemon = await startDaemon({ main });
-  const browser = await launchBrowser();
+  await withBrowser(async (browser) => use(await emptyDaemon(), browser));
+}
+
+/** Nothing that the test has opened goes on after it. */
+async function withBrowser(use: (browser: Browser) => Promise<void>): Promise<void> {
+  const { browser } = shared;
   try {
-    await use(daemon, browser);
+    await use(browser);
   } finally {
-    await browser.close();
+    for (const context of browser.contexts()) await context.close();
   }
 }
 
@@ -314,8 +323,7 @@ browserTest(`settings are a form that keeps what one typed, and masks secrets${w
 browserTest(`a daemon that starts again is ridden out, and nothing old is shown as live${why}`, async (t) => {
   t.timeout(180_000);
   await using daemon = await startDaemon({ main, listen: `127.0.0.1:${await freePort()}` });
-  const browser = await launchBrowser();
-  try {
+  await withBrowser(async (browser) => {
     await install(daemon, daemon, "web");
     const { page } = await openPage(browser);
     await visit(page, `http://127.0.0.1:${daemon.port}/`);
@@ -354,16 +362,13 @@ browserTest(`a daemon that starts again is ridden out, and nothing old is shown 
     }
     await page.getByText("Live").waitFor();
     t.is(await page.locator("main.old").count(), 0);
-  } finally {
-    await browser.close();
-  }
+  });
 });
 
 browserTest(`what a view has read is read again when the daemon is another one${why}`, async (t) => {
   t.timeout(180_000);
   await using daemon = await startDaemon({ main, listen: `127.0.0.1:${await freePort()}` });
-  const browser = await launchBrowser();
-  try {
+  await withBrowser(async (browser) => {
     const { page } = await openPage(browser);
     await visit(page, `http://127.0.0.1:${daemon.port}/`);
     await page.getByLabel("Token").fill(daemon.token);
@@ -391,14 +396,14 @@ browserTest(`what a view has read is read again when the daemon is another one${
     await page.getByRole("link", { name: "meanwhile" }).first().waitFor();
     t.true((await page.getByRole("link", { name: "before" }).count()) > 0);
     await page.unrouteAll({ behavior: "wait" });
-  } finally {
-    await browser.close();
-  }
+  });
 });
 
 browserTest(`who signs out ends the session, and nothing of the node is shown${why}`, async (t) => {
   t.timeout(180_000);
-  await withPage(async (daemon, browser) => {
+  // Of its own: nobody else has had a session there.
+  await using daemon = await startDaemon({ main });
+  await withBrowser(async (browser) => {
     const { page, complaints } = await openPage(browser);
     await visit(page, await addressFor(daemon));
     await page.getByText("Live").waitFor();
@@ -451,7 +456,7 @@ browserTest(`hostile names and logs are text${why}`, async (t) => {
 });
 
 browserTest(`the first load is small, compressed and kept for ever by its name${why}`, async (t) => {
-  await using daemon = await startDaemon({ main });
+  const daemon = await emptyDaemon();
   const base = `http://127.0.0.1:${daemon.port}`;
   const page = await fetch(base);
   const html = await page.text();

@@ -18,28 +18,40 @@ export interface SharedNode {
 
 /** @param config of the daemon, as TOML, known once what was asked for before is there */
 export function shareNode(config = (): string => ""): SharedNode {
-  const parts: { daemon?: TestDaemon; browser?: Browser } = {};
+  const parts: { daemon?: TestDaemon } = {};
   test.before(async () => {
     if (browserPath === undefined) return;
     parts.daemon = await startDaemon({ main: await bundledMain(), config: config() });
-    parts.browser = await launchBrowser();
   });
-  test.after.always(async () => {
-    await parts.browser?.close();
-    await parts.daemon?.[Symbol.asyncDispose]();
-  });
-  const there = <T>(part: T | undefined): T => {
-    if (part === undefined) throw new Error("it was not started");
-    return part;
-  };
+  const shared = shareBrowser();
+  test.after.always(() => parts.daemon?.[Symbol.asyncDispose]());
   return {
     get daemon() {
       return there(parts.daemon);
     },
     get browser() {
+      return shared.browser;
+    },
+  };
+}
+
+/** The browser alone, where tests have daemons of their own. */
+export function shareBrowser(): Pick<SharedNode, "browser"> {
+  const parts: { browser?: Browser } = {};
+  test.before(async () => {
+    if (browserPath !== undefined) parts.browser = await launchBrowser();
+  });
+  test.after.always(() => parts.browser?.close());
+  return {
+    get browser() {
       return there(parts.browser);
     },
   };
+}
+
+function there<T>(part: T | undefined): T {
+  if (part === undefined) throw new Error("it was not started");
+  return part;
 }
 
 /** A page that `user` has signed in to and that shows the view at `hash`, such as `#/schedules`. */
