@@ -9,6 +9,7 @@ import { gunzipSync } from "node:zlib";
 import test from "ava";
 import packageJson from "../../package.json" with { type: "json" };
 import { completionScripts } from "../../src/cli/completion-scripts.ts";
+import { fastPacking } from "./support/fast-packing.ts";
 
 const run = promisify(execFile);
 const root = fileURLToPath(new URL("../..", import.meta.url));
@@ -19,7 +20,7 @@ async function build(dir: string, umask: string): Promise<void> {
   const script = `umask ${umask}; exec "$0" src/build/packages.ts "$1"`;
   await run("sh", ["-c", script, process.execPath, dir], {
     cwd: root,
-    env: { ...process.env, SOURCE_DATE_EPOCH: "1767225600" },
+    env: { ...fastPacking, SOURCE_DATE_EPOCH: "1767225600" },
   });
 }
 
@@ -171,7 +172,10 @@ const canBring =
   t.timeout(300_000);
   const dir = await mkdtemp(join(tmpdir(), "svc-packages-"));
   t.teardown(() => rm(dir, { recursive: true, force: true }));
-  await run(process.execPath, [join(root, "src/build/packages.ts"), join(dir, "out"), arm], { cwd: root });
+  await run(process.execPath, [join(root, "src/build/packages.ts"), join(dir, "out"), arm], {
+    cwd: root,
+    env: fastPacking,
+  });
   const names = (await readdir(join(dir, "out"))).sort();
   t.deepEqual(names, ["SHA256SUMS", `svc-${version}-linux-arm64.tar.gz`, `svc_${version}_arm64.deb`]);
   const deb = join(dir, "out", `svc_${version}_arm64.deb`);
