@@ -68,9 +68,9 @@ const slowFiles = [
 /** What takes longer is not quick, milliseconds. */
 const quickMs = 3_000;
 
-/** So many quick ones share an AVA, whose own start takes as long as they do; and so many of the others that are not long. */
-const batchFiles = 12;
-const slowBatchFiles = 4;
+/** So many quick ones share an AVA, whose own start takes a second of a processor; and so many of the others that are not long. */
+const batchFiles = 24;
+const slowBatchFiles = 8;
 
 /** What takes longer has an AVA of its own, and begins first, so that the last of them keeps nobody waiting; milliseconds. */
 const longMs = 15_000;
