@@ -29,6 +29,7 @@ import { eventually } from "../support/eventually.ts";
 import { writeFiles, writePackage } from "../support/packages.ts";
 import { SystemdMachine } from "../support/systemd.ts";
 import { debian, debianTest, needsDebian } from "./support/clean-debian.ts";
+import { fastPacking } from "./support/fast-packing.ts";
 
 const run = promisify(execFile);
 const root = fileURLToPath(new URL("../..", import.meta.url));
@@ -70,7 +71,10 @@ debianTest(`the package on a clean Debian, from its installation to its purge${n
   t.timeout(15 * 60_000);
   const dir = await mkdtemp(join(tmpdir(), "svc-debian-"));
   t.teardown(() => rm(dir, { recursive: true, force: true }));
-  await run(process.execPath, ["src/build/packages.ts", join(dir, "out")], { cwd: root });
+  await run(process.execPath, ["src/build/packages.ts", join(dir, "out")], {
+    cwd: root,
+    env: fastPacking,
+  });
   const name = (await readdir(join(dir, "out"))).find((file) => file.endsWith(".deb")) ?? "";
   const packages = {
     "svc.deb": join(dir, "out", name),
