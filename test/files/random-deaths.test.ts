@@ -21,7 +21,7 @@ const deaths = isLong ? 10 : 1;
 const bigBytes = 24 << 20;
 /** With what else is in it, less than a message may be. */
 const pieceBytes = 512 << 10;
-const smallFiles = 800;
+const smallFiles = 400;
 
 type Files = Client<typeof FileService>;
 
@@ -118,6 +118,9 @@ async function* uploadOf(path: string) {
   }
 }
 
+/** Milliseconds of each verb that nobody disturbs. */
+const took = new Map<string, number>();
+
 for (const victim of ["helper", "daemon"] as const) {
   rootTest(`a ${victim} that dies at any moment of any work leaves the old or the new`, async (t) => {
     t.timeout(isLong ? 3_600_000 : 600_000);
@@ -145,11 +148,14 @@ for (const victim of ["helper", "daemon"] as const) {
         await files.statPath({ path: home });
         return files;
       };
-      const undisturbed = await begin();
-      const began = performance.now();
-      await verb.work(undisturbed, home, away);
-      const takesMs = performance.now() - began;
-      assert.ok(await holds(verb.isNew), `${name}: not done`);
+      let takesMs = took.get(name);
+      if (takesMs === undefined) {
+        const undisturbed = await begin();
+        const began = performance.now();
+        await verb.work(undisturbed, home, away);
+        took.set(name, (takesMs = performance.now() - began));
+        assert.ok(await holds(verb.isNew), `${name}: not done`);
+      }
       for (let death = 0; death < deaths; death++) {
         const files = await begin();
         assert.ok(await holds(verb.isOld), `${name}: not prepared`);
