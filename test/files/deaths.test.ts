@@ -6,25 +6,25 @@ import assert from "node:assert/strict";
 import { existsSync, statSync } from "node:fs";
 import { chown, lstat, mkdir, readFile, readdir, rm, stat } from "node:fs/promises";
 import { join } from "node:path";
-import { setImmediate as turn } from "node:timers/promises";
+import { setTimeout as wait } from "node:timers/promises";
 import test, { type ExecutionContext } from "ava";
 import type { Client } from "@connectrpc/connect";
 import { FileService } from "../../gen/svc/v1/file_pb.ts";
 import { isRoot } from "../support/daemon.ts";
 import { eventually } from "../support/eventually.ts";
 import { failureOf, helperOf, leftOvers, testMs, uploadingHelperOf, waitMs } from "./support/deaths.ts";
-import { openGround, ownerUid, type Ground } from "./support/ground.ts";
+import { ownerUid, type Ground } from "./support/ground.ts";
+import { sharedGround } from "./support/shared-ground.ts";
 
 const rootTest = isRoot ? test.serial : test.skip;
-const bigBytes = 400 << 20;
-/** So many that the work is not over before the kill, however fast the machine is. */
-const manyFiles = 40_000;
-/** Of which each is copied first. */
-const movedFiles = 8_000;
+const newGround = sharedGround();
+const bigBytes = 200 << 20;
+/** So many that the work is hardly ever over before the kill; when it is, the death is tried again. */
+const manyFiles = 8_000;
 /** Deaths of which one has to come in the middle. */
 const maxTries = 5;
 /** Deep enough that making it takes a while: each level is found again from the root. */
-const deepPath = "d/".repeat(700).slice(0, -1);
+const deepPath = "d/".repeat(400).slice(0, -1);
 
 interface Scene {
   ground: Ground;
@@ -41,13 +41,11 @@ interface Verb {
   /** Throws, or answers false, while the work has not begun. */
   isUnderWay: (scene: Scene) => boolean | Promise<boolean>;
   /** Whether the work was over before the kill, of what is soon done; then the death is tried again. */
-  isOver?: (scene: Scene) => boolean;
+  isOver?: (scene: Scene) => boolean | Promise<boolean>;
   check: (t: ExecutionContext, scene: Scene) => Promise<void>;
 }
 
-const filesIn40 = (files: number): string =>
-  `mkdir -p many; cd many; mkdir $(seq 40); for n in $(seq 40); do (cd $n; seq ${files / 40} | xargs touch); done; chmod -R u=rwX,go= .`;
-const many = filesIn40(manyFiles);
+const many = `mkdir -p many; cd many; mkdir $(seq 40); for n in $(seq 40); do (cd $n; seq ${manyFiles / 40} | xargs touch); done; chmod -R u=rwX,go= .`;
 const bigOf = (source: string, bytes: number): string =>
   `mkdir tree; head -c ${bytes} ${source} > tree/big; echo small > tree/small`;
 
@@ -55,6 +53,10 @@ const modeOf = (path: string): number => statSync(path).mode & 0o777;
 
 async function entriesOf(dir: string): Promise<string[]> {
   return (await readdir(dir, { recursive: true })).map((name) => join(dir, name));
+}
+
+async function modesIn(dir: string): Promise<number[]> {
+  return (await entriesOf(dir)).map(modeOf);
 }
 
 const verbs: Readonly<Record<string, Verb>> = {
@@ -65,6 +67,7 @@ const verbs: Readonly<Record<string, Verb>> = {
       const [stage] = await leftOvers(away);
       return stage !== undefined && (await stat(join(away, stage, "new/big"))).size > 0;
     },
+    isOver: ({ away }) => existsSync(join(away, "tree")),
     check: async (t, { home, away, files }) => {
       t.is((await stat(join(home, "tree/big"))).size, bigBytes);
       t.is(await readFile(join(home, "tree/small"), "utf8"), "small\n");
@@ -75,15 +78,16 @@ const verbs: Readonly<Record<string, Verb>> = {
     },
   },
   "removing half of a move to another file system": {
-    prepare: filesIn40(movedFiles),
+    prepare: many,
     work: ({ files, home, away }) => files.movePath({ from: join(home, "many"), to: join(away, "many") }),
     isUnderWay: ({ home }) => !firstFiles(home).every((path) => existsSync(path)),
+    isOver: ({ home }) => !existsSync(join(home, "many")),
     check: async (t, { home, away, files }) => {
       const whole = await entriesOf(join(away, "many"));
-      t.is(whole.length, movedFiles + 40);
+      t.is(whole.length, manyFiles + 40);
       for (const path of whole) assert.ok([0o600, 0o700].includes(modeOf(path)));
       const left = await entriesOf(join(home, "many"));
-      t.true(left.length > 40 && left.length < movedFiles + 40, `${left.length} left`);
+      t.true(left.length > 40 && left.length < manyFiles + 40, `${left.length} left`);
       t.deepEqual((await files.deletePaths({ paths: [join(home, "many")] })).failed, []);
       t.deepEqual(await readdir(home), []);
     },
@@ -105,21 +109,23 @@ const verbs: Readonly<Record<string, Verb>> = {
     work: ({ files, home }) =>
       files.setPathAttributes({ path: join(home, "many"), mode: "0755", recursive: true }),
     isUnderWay: ({ home }) => firstFiles(home).some((path) => modeOf(path) === 0o755),
+    isOver: async ({ home }) => (await modesIn(join(home, "many"))).every((mode) => mode === 0o755),
     check: async (t, { home, files }) => {
-      const modes = (await entriesOf(join(home, "many"))).map(modeOf);
+      const modes = await modesIn(join(home, "many"));
       t.is(modes.length, manyFiles + 40);
       const changed = modes.filter((mode) => mode === 0o755).length;
       const kept = modes.filter((mode) => mode === 0o600 || mode === 0o700).length;
       t.is(changed + kept, modes.length);
       t.true(changed > 0 && kept > 0, `${changed} changed, ${kept} kept`);
       await files.setPathAttributes({ path: join(home, "many"), mode: "0755", recursive: true });
-      t.true((await entriesOf(join(home, "many"))).every((path) => modeOf(path) === 0o755));
+      t.true((await modesIn(join(home, "many"))).every((mode) => mode === 0o755));
     },
   },
   deletion: {
     prepare: `${many}; echo mine > ../kept`,
     work: ({ files, home }) => files.deletePaths({ paths: [join(home, "many")] }),
     isUnderWay: ({ home }) => !firstFiles(home).every((path) => existsSync(path)),
+    isOver: ({ home }) => !existsSync(join(home, "many")),
     check: async (t, { home, files }) => {
       const left = await entriesOf(join(home, "many"));
       t.true(left.length > 40 && left.length < manyFiles + 40, `${left.length} left`);
@@ -153,7 +159,7 @@ function firstFiles(home: string): string[] {
   return Array.from({ length: 40 }, (_, index) => join(home, "many", String(index + 1), "1"));
 }
 
-/** Looks as often as it can: some of the work is soon over. */
+/** Looks often: some of the work is soon over. */
 async function untilUnderWay(scene: Scene, isUnderWay: Verb["isUnderWay"]): Promise<void> {
   const deadline = performance.now() + waitMs;
   for (;;) {
@@ -165,7 +171,7 @@ async function untilUnderWay(scene: Scene, isUnderWay: Verb["isUnderWay"]): Prom
     )
       return;
     assert.ok(performance.now() < deadline, "has not begun");
-    await turn();
+    await wait(1);
   }
 }
 
@@ -185,7 +191,7 @@ async function hasDied(
   victim: "helper" | "daemon",
   { prepare, work, isUnderWay, isOver, check }: Verb,
 ): Promise<boolean> {
-  await using ground = await openGround();
+  const ground = await newGround();
   const { home, door, daemon, as } = ground;
   const away = `/dev/shm/svc-deaths-${process.pid}`;
   await mkdir(away);
@@ -206,7 +212,7 @@ async function hasDied(
       await daemon.kill();
       process.kill(helper, "SIGCONT");
     }
-    if (isOver?.(scene) === true) return false;
+    if ((await isOver?.(scene)) === true) return false;
     await failureOf(working);
     if (victim === "daemon") await daemon.restart();
     for (const dir of [home, away]) {
@@ -214,7 +220,7 @@ async function hasDied(
     }
     // The helper of a daemon that was killed goes on until it hears of it.
     await eventually(() => assert.ok(!existsSync(`/proc/${helper}`)), waitMs);
-    if (isOver?.(scene) === true) return false;
+    if ((await isOver?.(scene)) === true) return false;
     await check(t, { ...scene, files: door.client(FileService, "grpc") });
     for (const dir of [home, away]) t.deepEqual(await leftOvers(dir), []);
     return true;
