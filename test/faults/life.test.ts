@@ -16,7 +16,7 @@ const ends = [
 test("through ends of the daemon, kills and upgrades apps stay as they are wanted, and files and runs are kept", async (t) => {
   t.timeout(600_000);
   const done: string[] = [];
-  const bounds = { ms: 25_000, leastActs };
+  const bounds = { ms: 12_000, leastActs };
   const did = await live({ seed: 1, ...bounds, rootsApps: 2, jobs: 10, log: (line) => done.push(line) });
   t.log(did);
   t.true(done.length >= leastActs);
