@@ -19,6 +19,9 @@ import { temporaryPath } from "./temporary-files.ts";
 /** Some thousand small writes: a page or two of write-ahead log each, with checkpoints in between. */
 export const reserveBytes = 8 * 1024 * 1024;
 
+/** The log is folded before the reserve's room is written to, so that it may be whole though it is in use. */
+const unusedBytes = 1024 * 1024;
+
 /** What must stay free beside the reserve, so that making it does not fill the disk. */
 const marginBytes = 8 * 1024 * 1024;
 
@@ -57,7 +60,7 @@ export function giveUpReserve(files: StoreFiles): void {
 
 /** Whether what is free now is what the reserve was for, and thus for essential writes alone. */
 export function isReserveInUse(files: StoreFiles): boolean {
-  return isReserveMissing(files) && freeBytes(files.dir) < reserveBytes;
+  return isReserveMissing(files) && freeBytes(files.dir) < reserveBytes + unusedBytes;
 }
 
 /** What this user may still write to the file system of `dir`. */
