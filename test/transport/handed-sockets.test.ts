@@ -101,6 +101,19 @@ test("who has connected and not asked yet is answered by the daemon that goes", 
   t.regex(answer, /^connection: close\r$/im);
 });
 
+test("who has connected and asks for nothing does not keep the daemon", async (t) => {
+  const holder = await hold(t);
+  // Else their first bytes are waited for, no longer.
+  const limits = { firstBytesTimeoutMs: 120_000, headersTimeoutMs: 120_000 };
+  const door = await openDoor({ socketPath: holder.path, listenFds: [holder.hand()], limits });
+  const socket = connect(holder.path);
+  t.teardown(() => socket.destroy());
+  await ask(holder.path);
+  const began = performance.now();
+  await door[Symbol.asyncDispose]();
+  t.true(performance.now() - began < 60_000);
+});
+
 test("a socket that the configuration does not name is said", async (t) => {
   const holder = await hold(t);
   await using door = await openDoor({ listenFds: [holder.hand()] });
