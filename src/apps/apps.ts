@@ -139,6 +139,7 @@ export class Apps implements AsyncDisposable {
       now,
       recover: (operation) => this.#recovery.recover(operation),
       began: (operation) => this.#wanted.giveWay(operation),
+      ended: (operation) => this.#wanted.takeBack(operation),
     });
     const runtimeOf = (app: NewApp): AppRuntime => this.#runtimeOf(app);
     const runnable = (app: NewApp): RunnableApp => this.#runnable(app);

@@ -85,6 +85,8 @@ export interface OperationsOptions {
   recover: (operation: Operation) => Promise<void>;
   /** Called when an operation of this process has taken its app's lock. */
   began?: (operation: Operation) => void;
+  /** Called when an operation of this process has given it back. */
+  ended?: (operation: Operation) => void;
 }
 
 export class Operations {
@@ -93,6 +95,7 @@ export class Operations {
   readonly #now: () => number;
   readonly #recover: (operation: Operation) => Promise<void>;
   readonly #began: ((operation: Operation) => void) | undefined;
+  readonly #ended: ((operation: Operation) => void) | undefined;
   /**
    * By id, the operations that this process really executes, and how each is canceled: a row of ours that is not among them
    * was left behind.
@@ -106,6 +109,7 @@ export class Operations {
     this.#now = options.now;
     this.#recover = options.recover;
     this.#began = options.began;
+    this.#ended = options.ended;
   }
 
   /** This process ends: what it does not bring to its end is left to the next one. */
@@ -215,6 +219,7 @@ export class Operations {
     } finally {
       // If the write failed, the row is left behind and whoever wants the app next recovers it.
       this.#live.delete(operation.id);
+      this.#ended?.(operation);
     }
   }
 

@@ -27,6 +27,8 @@ const sweepIntervalMs = 5_000;
 const endMs = 5_000;
 
 const leavesItAsItIs: ReadonlySet<AppOperationKind> = new Set(["settings", "backup"]);
+/** Of these a person is told how they end, and what becomes of the app is that person's. */
+const decides: ReadonlySet<AppOperationKind> = new Set(["start", "stop", "restart", "remove"]);
 
 export class WantedState implements AsyncDisposable {
   readonly #options: WantedStateOptions;
@@ -38,6 +40,8 @@ export class WantedState implements AsyncDisposable {
   readonly #undecided = new Set<string>();
   /** Of which it cannot be told now, as their engine is away. */
   readonly #unknown = new Set<string>();
+  /** Whose due start was forgotten for work on them. */
+  readonly #setAside = new Set<string>();
   #hasEnded = false;
   #sweeper: Ticker | undefined;
 
@@ -54,7 +58,13 @@ export class WantedState implements AsyncDisposable {
   /** Whoever starts, stops or replaces an app decides what becomes of it; that of its own doing is passed over. */
   giveWay({ appId, kind, detail }: Operation): void {
     if (this.#starts.has(appId) || leavesItAsItIs.has(kind) || detail.lockOnly === true) return;
+    if (this.#due.atMs(appId) !== undefined && !decides.has(kind)) this.#setAside.add(appId);
     this.#due.forget(appId);
+  }
+
+  /** Work on an app is over: one that waited for its start is started, should the work not have done so. */
+  takeBack({ appId }: Operation): void {
+    if (this.#setAside.delete(appId)) void this.#start(appId);
   }
 
   /** Begins. @param ended those that are meant to run, and did not when the daemon looked */

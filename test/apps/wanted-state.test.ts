@@ -31,6 +31,9 @@ function createWorld() {
     begin(kind: AppOperationKind, detail: Operation["detail"] = {}): void {
       world.wanted.giveWay({ appId: "web", kind, detail } as Operation);
     },
+    end(kind: AppOperationKind): void {
+      world.wanted.takeBack({ appId: "web", kind } as Operation);
+    },
   };
   const runtime = {
     status: () => world.status,
@@ -134,6 +137,57 @@ for (const kind of ["start", "restart", "stop", "upgrade", "remove", "restore", 
     t.not(wanted.dueStarts.atMs("web"), undefined);
     world.begin(kind);
     t.is(wanted.dueStarts.atMs("web"), undefined);
+    await world.pass(minuteMs);
+    t.deepEqual(world.tries, [0]);
+  });
+}
+
+for (const kind of ["upgrade", "restore", "repull"] as const) {
+  test(`a start that was due is made up for when ${kind} has left the app down`, async (t) => {
+    const world = createWorld();
+    await using wanted = world.wanted;
+    await wanted.start(["web"]);
+    world.begin(kind);
+    await world.pass(minuteMs);
+    world.end(kind);
+    await world.pass(4_000);
+    t.deepEqual(world.tries, [0, 60]);
+  });
+
+  test(`${kind} of an app that nothing was due of, that has brought it up or is a stopped one's starts nothing`, async (t) => {
+    const world = createWorld();
+    await using wanted = world.wanted;
+    await wanted.start(["web"]);
+    world.begin(kind);
+    world.status = { state: "RUNNING" };
+    world.end(kind);
+    await world.pass(minuteMs);
+    t.deepEqual(world.tries, [0], "up");
+    // By an end of its own.
+    world.status = undefined;
+    world.end("backup");
+    await world.pass(minuteMs);
+    t.deepEqual(world.tries, [0], "work that nothing was set aside for");
+    world.begin(kind);
+    world.end(kind);
+    await world.pass(minuteMs);
+    t.deepEqual(world.tries, [0], "nothing was due");
+    await wanted.start(["web"]);
+    world.begin(kind);
+    world.desired = "stopped";
+    world.end(kind);
+    await world.pass(minuteMs);
+    t.deepEqual(world.tries, [0, 180], "stopped");
+  });
+}
+
+for (const kind of ["start", "restart", "stop", "remove"] as const) {
+  test(`after ${kind} nothing is made up for`, async (t) => {
+    const world = createWorld();
+    await using wanted = world.wanted;
+    await wanted.start(["web"]);
+    world.begin(kind);
+    world.end(kind);
     await world.pass(minuteMs);
     t.deepEqual(world.tries, [0]);
   });
