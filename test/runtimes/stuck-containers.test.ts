@@ -3,7 +3,8 @@
  * in its way, for good: another container takes its place. What is left is put there by hand, the engine's answer is its own.
  */
 import assert from "node:assert/strict";
-import { mkdir } from "node:fs/promises";
+import { existsSync } from "node:fs";
+import { mkdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import test from "ava";
 import { SvcError } from "../../src/errors.ts";
@@ -44,6 +45,18 @@ async function leaveTask(engine: TestEngine, id: string): Promise<void> {
   assert.equal(answer.status, 500, answer.text);
   const said = new SvcError("not_possible", (JSON.parse(answer.text) as { message: string }).message);
   assert.equal(stuckContainer(said), id, answer.text);
+}
+
+/** As an engine leaves it that was killed before it had written down that the container runs. */
+async function forget(engine: TestEngine, id: string): Promise<void> {
+  await engine.kill();
+  const file = join(engine.dir, "data/containers", id, "config.v2.json");
+  const config = JSON.parse(await readFile(file, "utf8")) as { State: object };
+  await writeFile(file, JSON.stringify({ ...config, State: { ...config.State, Running: false, Pid: 0 } }));
+  await engine.start();
+  const answer = await engine.request("POST", `/containers/${id}/start`);
+  assert.equal(answer.status, 500, answer.text);
+  assert.match(answer.text, /id already in use/);
 }
 
 async function inside(engine: TestEngine, id: string, ...command: string[]): Promise<void> {
@@ -207,3 +220,42 @@ test("a container that was set aside is of no release", (t) => {
   t.is(releaseOf({ name: "svc-web-1", labels }), "1");
   t.is(releaseOf({ name: "svc-web-1-stuck-93d24bf1b195", labels }), undefined);
 });
+
+for (const [kind, needs, run] of [
+  ["docker", needsDocker, dockerTest],
+  ["compose", needsCompose, composeTest],
+] as const) {
+  run(
+    `what runs on unknown to its engine ends, and its container starts again: ${kind}${needs}`,
+    async (t) => {
+      const { engine, runtime, compose, app: make } = withApps();
+      await engine.images.build("svc/keeper:1", { volumes: ["/kept"] });
+      const command = `entrypoint: [/bin/sh, -c], command: [${JSON.stringify(forever)}]`;
+      const service = `services: { web: { image: "svc/keeper:1", user: "0", ${command} } }`;
+      const id = `forgotten-${kind}`;
+      const [apps, app] =
+        kind === "docker"
+          ? [runtime, await make(id, `docker: { image: "svc/keeper:1", user: "0", ${command} }`, { uid: 0 })]
+          : [
+              compose,
+              await make(id, "compose: { file: compose.yaml }", {
+                uid: 0,
+                files: { "compose.yaml": service },
+              }),
+            ];
+      await startApp(apps, app);
+      const [before] = await containersOf(engine, id);
+      const { State } = (await engine.request("GET", `/containers/${before!.Id}/json`)).expect(
+        200,
+      ) as Inspected;
+      await forget(engine, before!.Id);
+      t.true(existsSync(`/proc/${State.Pid}`), "it runs on");
+      await eventually(() => apps.start(app), deadlineMs);
+      t.is(apps.status(id)?.state, "RUNNING");
+      const [now, ...others] = await containersOf(engine, id);
+      t.deepEqual([now!.Id, now!.State, others], [before!.Id, "running", []]);
+      t.false(existsSync(`/proc/${State.Pid}`), "one of it runs");
+      await apps.remove(app);
+    },
+  );
+}
