@@ -1,10 +1,10 @@
 /** Runs git as the daemon: on repositories of its own cache and on remote ones, never in a user's directory. */
 import { spawn, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
-import { setPriority } from "node:os";
 import type { Readable, Writable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { SvcError } from "../errors.ts";
+import { giveWay } from "../lib/priority.ts";
 import { gitCommand, type GitSurroundings } from "./git-command.ts";
 import type { GitTransport } from "./git-url.ts";
 import { gitFailure, type GitEnd } from "./git-failure.ts";
@@ -52,7 +52,7 @@ export function createGitProcess(environment: GitSurroundings): GitProcess {
         stdio: ["pipe", "pipe", "pipe"],
       });
       // Whoever asks the daemon comes before the unpacking of what users fetch.
-      if (child.pid !== undefined) setPriority(child.pid, nice);
+      if (child.pid !== undefined) giveWay(nice, child.pid);
       return new GitRun(child, options).result();
     },
   };

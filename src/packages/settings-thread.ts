@@ -2,17 +2,16 @@
  * The thread in which what strangers wrote is worked on: settings are held against their schema, and YAML is read, be it a
  * manifest, the index of a source or another document.
  */
-import { setPriority } from "node:os";
 import { parentPort } from "node:worker_threads";
+import { giveWay } from "../lib/priority.ts";
 import { createManifestReader } from "./manifest-reader.ts";
 import { createSettingsCheck, type SettingsCheck, type SettingsFinding } from "./settings-check.ts";
 import { createIndexReader } from "./source-index.ts";
 import { readYaml } from "./yaml-document.ts";
 import type { YamlAnswer, YamlTask } from "./yaml-thread.ts";
 
-/** Of 20 of the kernel's steps, so that whoever asks the daemon comes before what authors wrote. On Linux it is this thread's alone. */
-const nice = 10;
-setPriority(nice);
+// Whoever asks the daemon comes before what authors wrote.
+giveWay(10);
 
 const check = createSettingsCheck();
 const readManifest = createManifestReader();

@@ -6,7 +6,9 @@ import assert from "node:assert/strict";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { PassThrough } from "node:stream";
+import { text } from "node:stream/consumers";
 import test, { type ExecutionContext } from "ava";
+import { isRoot } from "../support/daemon.ts";
 import { eventually } from "../support/eventually.ts";
 import { main } from "../support/svc-main.ts";
 import { appOf, startFakeDaemon } from "./support/fake-daemon.ts";
@@ -52,6 +54,25 @@ test("init begins a package, which check finds nothing in", async (t) => {
   t.deepEqual([nowhere.exitCode, nowhere.stdout], [2, ""]);
   t.regex(nowhere.stderr, /^svc: there is no \/.*fresh-too\n$/);
 });
+
+(isRoot ? test : test.skip)(
+  `a user's svc that others come before reads packages as well${isRoot ? "" : " (skipped: needs root)"}`,
+  async (t) => {
+    const dir = await directory(t, {
+      "svc.yaml":
+        'id: a\nname: A\nversion: "1"\nprocess: { exec: [x] }\nsettings: { properties: { greeting: { type: string, env: HELLO } } }\n',
+    });
+    await chmod(dir, 0o755);
+    const nobody = ["--reuid=65534", "--regid=65534", "--clear-groups", "nice", "-n", "15"];
+    const check = spawn("setpriv", [...nobody, process.execPath, main, "package", "check", dir]);
+    const [said, [exitCode]] = await Promise.all([
+      text(check.stderr),
+      once(check, "exit") as Promise<[number]>,
+    ]);
+    t.is(exitCode, 0, said);
+    t.regex(said, /a 1 can be installed/);
+  },
+);
 
 test("check says who may install what asks for permissions", async (t) => {
   const manifest = 'id: a\nname: A\nversion: "1"\ndocker: { image: "x/y:1" }\npermissions: [host_network]\n';
