@@ -158,7 +158,7 @@ for (const victim of ["helper", "daemon"] as const) {
       }
       for (let death = 0; death < deaths; death++) {
         const files = await begin();
-        assert.ok(await holds(verb.isOld), `${name}: not prepared`);
+        t.true(await holds(verb.isOld), `${name}: not prepared`);
         const helper = await helperOf(ground);
         const working = verb.work(files, home, away).then(
           () => true,
