@@ -188,6 +188,20 @@ debianTest(`the package on a clean Debian, from its installation to its purge${n
   const after = await apps.getApp({ id: "kept" });
   t.deepEqual([after.state, after.startedAt], [before.state, before.startedAt]);
 
+  // A daemon that a user runs goes on in its directory over any number of upgrades, and finds there what it loads only then.
+  await writeFiles(machine.path("/home/someone/.config/svc"), {
+    "svc.toml": '[api]\nlisten = "127.0.0.1:0"\n',
+  });
+  await writePackage(machine.path("/home/someone/own"), 8070, { id: "own" });
+  await machine.run("chown", "--recursive", "someone", "/home/someone");
+  await machine.run("systemd-run", "--unit=own", "--uid=someone", "svc", "daemon");
+  const own = [...asSomeone.slice(0, -1), "--socket", "/home/someone/.local/state/svc/svc.sock"];
+  await eventually(() => machine.run(...own, "ls"), deadlineMs);
+  for (const _upgrade of [1, 2]) await dpkg("--install", "/root/next.deb");
+  t.true((await runs()).includes(now), "the user's daemon goes on in what was the new one");
+  t.regex(await machine.run(...own, "install", "/home/someone/own"), /^Installed own/);
+  await machine.systemctl("stop", "own");
+
   await dpkg("--remove", "svc");
   t.is(await property("ActiveState", "svc.socket"), "inactive");
   await t.throwsAsync(lstat(socketPath), { code: "ENOENT" });

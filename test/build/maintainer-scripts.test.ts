@@ -133,6 +133,12 @@ debianTest(
     const second = await current();
     t.deepEqual(await runs(), [first, second].sort());
     t.is(await sh("svc"), "2 compiled\n");
+    // A daemon that a user has started: no more of it says where it lies than the native code that it has loaded.
+    await sh(`cp /lib/*/libm.so.6 /usr/lib/svc/${second}/native.node`);
+    const native = "LD_PRELOAD=/usr/lib/svc/current/native.node";
+    const daemon = await sh(
+      `${native} setpriv --reuid=1 --clear-groups sleep 1000 > /dev/null 2>&1 & echo $!`,
+    );
 
     // What a configuration leaves that was killed in the middle.
     await symlink(first, path("/usr/lib/svc/current.new"));
@@ -150,8 +156,16 @@ debianTest(
     await sh(`kill ${supervisor}`);
     await install(4);
     const fourth = await current();
-    t.deepEqual(await runs(), [third, fourth].sort());
+    t.deepEqual(
+      await runs(),
+      [second, third, fourth].sort(),
+      "that of the daemon, the one before, and the new one",
+    );
     t.regex(await sh("svc"), /^4 /, "slower to start, no more");
+
+    await sh(`kill ${daemon}`);
+    await install(4);
+    t.deepEqual(await runs(), [fourth, await current()].sort());
   },
 );
 
