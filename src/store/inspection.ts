@@ -42,15 +42,9 @@ export function inspectDatabase(
   if (stats === undefined) return { condition: "missing" };
   // A database takes its place with a whole schema in it, so an empty one has lost it.
   if (stats.size === 0) return { condition: "corrupt", problem: "the file is empty" };
-  let last: DatabaseSync | undefined;
-  let database: DatabaseSync | undefined;
   try {
-    // SQLite leaves CHECKs out of a read-only connection's schema, so the inspecting one may write, and only promises
-    // not to. Closed as the last one it would still fold the log into the database: a read-only one outlasts it.
-    last = new DatabaseSync(path, { readOnly: true, timeout: 1_000 });
-    pragma(last, "data_version");
-    database = new DatabaseSync(path, { timeout: 1_000 });
-    database.exec("PRAGMA query_only = ON");
+    using inspected = openToInspect(path, 1_000);
+    const { database } = inspected;
     if (pragma(database, "application_id") !== applicationId) {
       return { condition: "corrupt", problem: "the file is not a database of svc" };
     }
@@ -80,10 +74,24 @@ export function inspectDatabase(
       return { condition: "corrupt", problem: (error as Error).message };
     }
     throw error;
-  } finally {
-    database?.close();
-    last?.close();
   }
+}
+
+interface InspectedDatabase extends Disposable {
+  readonly database: DatabaseSync;
+}
+
+/** Opens a database for what changes nothing of it. */
+export function openToInspect(path: string, timeoutMs: number): InspectedDatabase {
+  using opening = new DisposableStack();
+  // SQLite leaves CHECKs out of a read-only connection's schema, so the inspecting one may write, and only promises
+  // not to. Closed as the last one it would still fold the log into the database: a read-only one outlasts it.
+  const last = opening.use(new DatabaseSync(path, { readOnly: true, timeout: timeoutMs }));
+  pragma(last, "data_version");
+  const database = opening.use(new DatabaseSync(path, { timeout: timeoutMs }));
+  database.exec("PRAGMA query_only = ON");
+  const opened = opening.move();
+  return { database, [Symbol.dispose]: () => opened.dispose() };
 }
 
 /** What the first of these checks finds that finds something. */

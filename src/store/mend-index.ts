@@ -1,6 +1,6 @@
 /** Compares the index that a check may leave out with the rows of its table, and makes it again where they differ. */
 import { DatabaseSync } from "node:sqlite";
-import { pragma, problemIn, remakableTable } from "./inspection.ts";
+import { openToInspect, problemIn, remakableTable } from "./inspection.ts";
 import { PresenceLock } from "./presence-lock.ts";
 import type { StoreFiles } from "./store-files.ts";
 
@@ -25,10 +25,6 @@ export async function mendIndex(files: StoreFiles): Promise<string | undefined> 
 }
 
 function findProblem({ database: path }: StoreFiles): string | undefined {
-  // As in inspectDatabase.
-  using last = new DatabaseSync(path, { readOnly: true, timeout: lockWaitMs });
-  pragma(last, "data_version");
-  using database = new DatabaseSync(path, { timeout: lockWaitMs });
-  database.exec("PRAGMA query_only = ON");
-  return problemIn(database, check);
+  using inspected = openToInspect(path, lockWaitMs);
+  return problemIn(inspected.database, check);
 }
