@@ -1,8 +1,9 @@
 /**
  * How many connections may be open, in all and of one peer (T 16, 56). Who comes when all places are taken gets the place of
- * somebody who has more of them than he: that of the connection which has been idle for longest.
+ * somebody who has more of them than he: that of the connection which has been idle for longest. Among one's own, one whose
+ * request waits to be read is not idle: the daemon is late, and not its client.
  */
-import type { Connection, Share } from "./connection.ts";
+import { shareOf, type Connection, type Share } from "./connection.ts";
 
 export interface PlacesLimits {
   /** Of everybody but root's peers. */
@@ -31,6 +32,11 @@ export class ConnectionPlaces {
     this.#add(connection);
     socket.once("close", () => this.#remove(connection));
     return true;
+  }
+
+  /** Whether a peer who comes now has a place, for which an idle connection may have ended. */
+  hasRoomFor(uid: number): boolean {
+    return this.#hasRoom(shareOf({ kind: "peer", uid }));
   }
 
   /** The connection has shown whose it is. `false` when those have too many, all at work. */
@@ -65,8 +71,8 @@ export class ConnectionPlaces {
   #hasRoom({ kind, name }: Share): boolean {
     const { maxConnections, maxConnectionsPerPeer, maxRootConnections } = this.#limits;
     const own = this.#shares.get(name);
-    if (kind === "root") return this.#ofRoot < maxRootConnections || this.#endOldest(own);
-    if ((own?.size ?? 0) >= maxConnectionsPerPeer && !this.#endOldest(own)) return false;
+    if (kind === "root") return this.#ofRoot < maxRootConnections || this.#endOldest(own, isBusy);
+    if ((own?.size ?? 0) >= maxConnectionsPerPeer && !this.#endOldest(own, isBusy)) return false;
     return this.#size < maxConnections || this.#takePlace(own?.size ?? 0, kind);
   }
 
@@ -84,13 +90,16 @@ export class ConnectionPlaces {
           Number(right.kind === "unknown") - Number(left.kind === "unknown") ||
           right.connections.size - left.connections.size,
       );
-    return candidates.some(({ connections }) => this.#endOldest(connections));
+    return candidates.some(({ connections }) => this.#endOldest(connections, isAtWork));
   }
 
   /** Ends the connection that has been idle for longest; the longest of all where nobody said who they are. */
-  #endOldest(connections: ReadonlySet<Connection> | undefined): boolean {
+  #endOldest(
+    connections: ReadonlySet<Connection> | undefined,
+    isSpared: (connection: Connection) => boolean,
+  ): boolean {
     for (const connection of connections ?? []) {
-      if (connection.share.kind !== "unknown" && connection.isAtWork) continue;
+      if (connection.share.kind !== "unknown" && isSpared(connection)) continue;
       this.#remove(connection);
       connection.socket.destroy();
       return true;
@@ -115,6 +124,9 @@ export class ConnectionPlaces {
     else this.#size--;
   }
 }
+
+const isAtWork = (connection: Connection): boolean => connection.isAtWork;
+const isBusy = (connection: Connection): boolean => connection.isAtWork || connection.isUnread;
 
 function kindOf(connections: ReadonlySet<Connection>): Share["kind"] | undefined {
   for (const { share } of connections) return share.kind;

@@ -1,5 +1,6 @@
 /** One accepted connection: where it comes from, whose share it is of, and whether anything is being done for it. */
 import { ServerResponse } from "node:http";
+import { constants } from "node:http2";
 import { isIPv4, type Socket } from "node:net";
 import { declaredSize } from "../lib/http-messages.ts";
 import type { HttpResponse } from "./http.ts";
@@ -17,6 +18,10 @@ export class Connection {
   readonly socket: Socket;
   readonly origin: Origin;
   share: Share;
+  /** Whether the loop has not yet had the chance to read what was sent before it was let in. */
+  isNew = true;
+  /** Whether what has come waits for a turn of its user. */
+  awaitsTurn = false;
   /** Whether what comes now is parsed in a turn of its user. */
   isInTurn = false;
   /** What has still to come of a body whose size was declared. */
@@ -65,6 +70,11 @@ export class Connection {
     this.onHold?.();
   }
 
+  /** Whether its client may have asked for something that the daemon has not looked at. */
+  get isUnread(): boolean {
+    return this.isNew || this.awaitsTurn;
+  }
+
   /** Whether its client waits for the daemon, and not the daemon for its client to send or to read. */
   get isAtWork(): boolean {
     for (const response of this.#underWay) if (isReceived(response) && !needsDrain(response)) return true;
@@ -75,8 +85,11 @@ export class Connection {
 function isReceived(response: HttpResponse): boolean {
   if (response instanceof ServerResponse) return response.req.complete;
   const { stream } = response;
+  if (stream.destroyed) return false;
   // Nobody reads the end of a body that there is none of; and where both speak, its client need not for a while.
-  return !stream.destroyed && (stream.readableEnded || stream.endAfterHeaders || stream.headersSent);
+  if (stream.readableEnded || stream.endAfterHeaders || stream.headersSent) return true;
+  // It has come, and the daemon has not read it.
+  return stream.state.state === constants.NGHTTP2_STREAM_STATE_HALF_CLOSED_REMOTE;
 }
 
 function needsDrain(response: HttpResponse): boolean {
@@ -87,7 +100,7 @@ function needsDrain(response: HttpResponse): boolean {
 export const peerName = (uid: number): string => `uid ${uid}`;
 
 /** Everybody on this machine has all addresses of loopback, and whoever has an IPv6 address has its whole /64. */
-function shareOf(origin: Origin): Share {
+export function shareOf(origin: Origin): Share {
   if (origin.kind === "peer")
     return { kind: origin.uid === 0 ? "root" : "known", name: peerName(origin.uid) };
   const address = origin.address.replace(/^::ffff:(?=[0-9.]+$)/, "");

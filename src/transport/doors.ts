@@ -4,7 +4,7 @@ import { SvcError } from "../errors.ts";
 import type { Log } from "../lib/log.ts";
 import type { FairTurns } from "../lib/fair-turns.ts";
 import { rootSocketOf } from "../lib/root-socket.ts";
-import { Arrivals, connectionOptions } from "./arrivals.ts";
+import { Arrivals, connectionOptions, ignore } from "./arrivals.ts";
 import { Connection } from "./connection.ts";
 import { handedSockets } from "./handed-sockets.ts";
 import { loadPeerCredentials, type ReadPeerCredentials } from "./peer-credentials.ts";
@@ -27,10 +27,12 @@ export interface DoorsOptions {
   /** Default: the kernel's word. */
   readonly loadPeerCredentials?: (() => ReadPeerCredentials) | undefined;
   readonly acceptsPeer: (uid: number) => boolean;
+  /** Whether there is a place for a connection of the peer's, for which an idle one may have ended. */
+  readonly hasRoomFor: (uid: number) => boolean;
   readonly onConnection: (connection: Connection) => void;
   /** Whose turn it is to be let in. */
   readonly turns: FairTurns;
-  /** Connections of one uid that wait to be let in. */
+  /** Connections of one uid that wait for their turn, or for room, to be let in. */
   readonly maxArrivalsPerPeer: number;
   readonly log: Log;
 }
@@ -151,14 +153,16 @@ export class Doors {
 
   async #openSocket(options: SocketFileOptions): Promise<void> {
     const credentials = (this.#options.loadPeerCredentials ?? loadPeerCredentials)();
-    const { turns, maxArrivalsPerPeer, log } = this.#options;
+    const { turns, maxArrivalsPerPeer, acceptsPeer, hasRoomFor, log } = this.#options;
     const arrivals = new Arrivals({
       ...{ turns, credentials, log, maxWaitingPerPeer: maxArrivalsPerPeer },
-      onPeer: (socket, uid) => this.#receivePeer(socket, () => uid),
+      // Who is turned away needs none.
+      hasRoomFor: (uid) => !acceptsPeer(uid) || hasRoomFor(uid),
+      onPeer: (socket, uid) => this.#receivePeer(socket, uid),
     });
     this.#arrivals.push(arrivals);
     const server = this.#createServer((socket) => {
-      this.#receivePeer(socket, () => credentials(socket).uid);
+      arrivals.receive(socket);
       arrivals.acceptMore(server);
     });
     const fd = this.#handed.get(options.path);
@@ -179,28 +183,15 @@ export class Doors {
     return server;
   }
 
-  /** The kernel's word comes first: a connection whose peer it does not name serves nobody (T 2). */
-  #receivePeer(socket: Socket, peerUid: () => number): void {
+  #receivePeer(socket: Socket, uid: number): void {
     // Until a protocol is known nobody else hears of a reset.
     socket.on("error", ignore);
-    try {
-      const uid = peerUid();
-      if (!this.#options.acceptsPeer(uid)) {
-        socket.destroy();
-        return;
-      }
+    if (this.#options.acceptsPeer(uid))
       this.#options.onConnection(new Connection(socket, { kind: "peer", uid }));
-    } catch (err) {
-      this.#options.log.warn({ err }, "closed a connection without peer credentials");
-      socket.destroy();
-    } finally {
-      socket.off("error", ignore);
-    }
+    else socket.destroy();
+    socket.off("error", ignore);
   }
 }
-
-/** For resets that come while nobody else hears of them. */
-export const ignore = (): void => undefined;
 
 function listen(server: Server, host: string, port: number): Promise<void> {
   return new Promise((resolve, reject) => {

@@ -12,10 +12,11 @@ import { Exchange } from "../rpc/exchange.ts";
 import type { Pipeline } from "../rpc/pipeline.ts";
 import type { Tokens } from "../tokens/tokens.ts";
 import { AnswerNotes } from "./answer-notes.ts";
+import { ignore } from "./arrivals.ts";
 import type { Connection } from "./connection.ts";
 import { ConnectionPlaces } from "./connection-places.ts";
 import { ConsoleDoor, isConsoleRequest, type ConsoleTokenUse } from "./console-door.ts";
-import { Doors, ignore, type DoorsOptions, type ListeningAddresses } from "./doors.ts";
+import { Doors, type DoorsOptions, type ListeningAddresses } from "./doors.ts";
 import { FailureThrottle } from "./failure-throttle.ts";
 import { countStreams, refuseFlood } from "./first-frames.ts";
 import { FrontDoor } from "./front-door.ts";
@@ -32,7 +33,7 @@ import type { Log } from "../lib/log.ts";
 
 export interface ListenersOptions extends Omit<
   DoorsOptions,
-  "acceptsPeer" | "onConnection" | "turns" | "maxArrivalsPerPeer"
+  "acceptsPeer" | "hasRoomFor" | "onConnection" | "turns" | "maxArrivalsPerPeer"
 > {
   readonly pipeline: Pipeline;
   readonly tokens: Tokens;
@@ -98,6 +99,7 @@ class TwoDoors implements Listeners {
     this.#doors = new Doors({
       ...options,
       acceptsPeer: (uid) => this.#identity?.acceptsPeer(uid) === true,
+      hasRoomFor: (uid) => this.#places.hasRoomFor(uid),
       onConnection: (connection) => this.#receive(connection),
       turns: options.pipeline.turns,
       maxArrivalsPerPeer: this.#limits.maxConnectionsPerPeer,
@@ -196,6 +198,8 @@ class TwoDoors implements Listeners {
       return;
     }
     this.#endUnlessIdentified(connection);
+    // Two, as a turn of the loop may have read already when it accepts.
+    setImmediate(() => setImmediate(() => (connection.isNew = false)));
     const { firstBytesTimeoutMs, maxStreamsPerSession, resetBudget } = this.#limits;
     detectProtocol(socket, firstBytesTimeoutMs, (protocol, head) => {
       if (protocol === "http1") {
@@ -226,6 +230,8 @@ class TwoDoors implements Listeners {
   #openSession(connection: Connection): void {
     const { socket, share } = connection;
     const open = (): void => {
+      // Node tells of the first requests once this is done.
+      setImmediate(() => (connection.awaitsTurn = false));
       socket.off("error", ignore);
       if (socket.destroyed) return;
       socket.allowHalfOpen = false;
@@ -233,6 +239,7 @@ class TwoDoors implements Listeners {
       (this.#http2 ??= this.#createHttp2Front()).server.emit("connection", socket);
       this.#arriving = undefined;
     };
+    connection.awaitsTurn = true;
     // Until then nobody else hears of a reset.
     socket.on("error", ignore);
     // Who it is may stand in those streams.

@@ -17,11 +17,10 @@ export function parseInTurns(connection: Connection, turns: FairTurns): void {
   const { socket } = connection;
   const [parse] = socket.listeners("data") as ((piece: Buffer) => void)[];
   if (parse === undefined) throw new Error("nobody reads the connection");
-  let isQueued = false;
   let isOver = false;
 
   const next = (): void => {
-    if (isQueued || isOver || socket.destroyed) return;
+    if (connection.awaitsTurn || isOver || socket.destroyed) return;
     if (socket.readableLength === 0) {
       // Goes on reading, and hears of the end.
       socket.read();
@@ -30,13 +29,13 @@ export function parseInTurns(connection: Connection, turns: FairTurns): void {
         // Who it is stands in what it sends: by its turn among all who have not said so it would have lost its place.
         parsePiece();
       } else {
-        isQueued = true;
+        connection.awaitsTurn = true;
         turns.run(connection.share.name, parseInTurn);
       }
     }
   };
   const parseInTurn = (): void => {
-    isQueued = false;
+    connection.awaitsTurn = false;
     connection.isInTurn = true;
     parsePiece();
     connection.isInTurn = false;

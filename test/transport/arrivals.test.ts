@@ -8,7 +8,7 @@ import { join } from "node:path";
 import { setImmediate as turn } from "node:timers/promises";
 import test, { type ExecutionContext } from "ava";
 import { FairTurns } from "../../src/lib/fair-turns.ts";
-import { Arrivals } from "../../src/transport/arrivals.ts";
+import { Arrivals, type ArrivalsOptions } from "../../src/transport/arrivals.ts";
 import { eventually } from "../support/eventually.ts";
 import { rest } from "./support/clients.ts";
 import { openDoor } from "./support/door.ts";
@@ -49,7 +49,7 @@ interface Crowd {
 }
 
 /** Twenty of one user at a socket, whose turns have no room for a second connection. */
-async function gather(t: ExecutionContext): Promise<Crowd> {
+async function gather(t: ExecutionContext, options: Partial<ArrivalsOptions> = {}): Promise<Crowd> {
   const directory = await mkdtemp(join(tmpdir(), "svc-arrivals-"));
   const letIn: Socket[] = [];
   let nowMs = 0;
@@ -57,6 +57,8 @@ async function gather(t: ExecutionContext): Promise<Crowd> {
     turns: new FairTurns(() => (nowMs += 10)),
     credentials: () => ({ pid: 1, uid: flooder, gid: flooder }),
     maxWaitingPerPeer: 5,
+    hasRoomFor: () => true,
+    ...options,
     log: { warn: () => undefined },
     onPeer: (socket) => letIn.push(socket),
   });
@@ -96,4 +98,21 @@ test("who still waits is turned away when the doors close for good", async (t) =
   t.is(arrivals.size, 0);
   await eventually(() => assert.equal(clients.filter(({ destroyed }) => destroyed).length, 18));
   t.is(letIn.length, 2);
+});
+
+test("who finds no room is let in when there is some", async (t) => {
+  t.timeout(60_000);
+  let room = 0;
+  const { arrivals, letIn } = await gather(t, { hasRoomFor: () => room > 0 && room-- > 0 });
+  await eventually(() => assert.deepEqual([letIn.length, arrivals.size], [1, 5]));
+  room = 4;
+  await eventually(() => assert.deepEqual([letIn.length, arrivals.size], [5, 1]));
+  t.is(room, 0);
+});
+
+test("who finds no room is turned away in the end", async (t) => {
+  t.timeout(60_000);
+  const { arrivals, clients, letIn } = await gather(t, { hasRoomFor: () => false, maxHeldMs: 100 });
+  await eventually(() => assert.equal(clients.filter(({ destroyed }) => destroyed).length, 19));
+  t.deepEqual([letIn.length, arrivals.size], [1, 0]);
 });

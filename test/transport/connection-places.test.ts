@@ -10,10 +10,12 @@ type Peer = number | string;
 
 /** A uid on the socket, or an address on TCP. */
 function from(peer: Peer): Connection {
-  const socket = new Socket();
-  return typeof peer === "number"
-    ? new Connection(socket, { kind: "peer", uid: peer })
-    : new Connection(socket, { kind: "tcp", address: peer });
+  const connection = new Connection(
+    new Socket(),
+    typeof peer === "number" ? { kind: "peer", uid: peer } : { kind: "tcp", address: peer },
+  );
+  connection.isNew = false;
+  return connection;
 }
 
 function placesOf(
@@ -54,6 +56,31 @@ test("a peer whose connections are all at work gets no more", (t) => {
   t.true(places.admit(from(2)));
   connections[0]!.end(working);
   t.true(places.admit(from(1)));
+  t.deepEqual(open(connections), [false, true]);
+});
+
+test("one whose request waits to be read is not idle among one's own", (t) => {
+  const places = placesOf(10, 2);
+  const connections = admitted(places, [1, 1, 0, 0]);
+  connections[0]!.isNew = true;
+  connections[1]!.awaitsTurn = true;
+  connections[2]!.isNew = true;
+  connections[3]!.awaitsTurn = true;
+  for (const uid of [0, 1]) {
+    t.false(places.hasRoomFor(uid));
+    t.false(places.admit(from(uid)));
+  }
+  connections[1]!.awaitsTurn = false;
+  t.true(places.hasRoomFor(1));
+  t.deepEqual(open(connections), [true, false, true, true]);
+});
+
+test("it is to others, who have fewer", (t) => {
+  const places = placesOf(2, 2);
+  const connections = admitted(places, [1, 1]);
+  connections[0]!.isNew = true;
+  connections[1]!.awaitsTurn = true;
+  t.true(places.admit(from(2)));
   t.deepEqual(open(connections), [false, true]);
 });
 

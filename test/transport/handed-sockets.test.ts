@@ -1,14 +1,17 @@
 /** A socket that somebody else has bound and keeps: one daemon follows another on it, and nobody is refused. */
+import assert from "node:assert/strict";
 import { lstat, mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Agent, request } from "node:http";
-import { connect } from "node:net";
+import { connect as connectHttp2 } from "node:http2";
+import { connect, type Socket } from "node:net";
 import { setTimeout as pause } from "node:timers/promises";
 import test, { type ExecutionContext } from "ava";
 import { takeListenFds } from "../../src/daemon/listen-fds.ts";
 import { loadLibc } from "../../src/lib/libc.ts";
 import { handedSockets } from "../../src/transport/handed-sockets.ts";
+import { eventually } from "../support/eventually.ts";
 import { openDoor } from "./support/door.ts";
 
 interface Holder {
@@ -32,12 +35,38 @@ async function hold(t: ExecutionContext): Promise<Holder> {
   address.write(path, 2);
   const fd = call("int socket(int family, int type, int protocol)", 1, 1, 0);
   call("int bind(int fd, uint8_t *address, uint32_t length)", fd, address, address.length);
-  call("int listen(int fd, int backlog)", fd, 128);
+  call("int listen(int fd, int backlog)", fd, 4096);
   t.teardown(async () => {
     call("int close(int fd)", fd);
     await rm(directory, { recursive: true, force: true });
   });
   return { path, hand: () => call("int dup(int fd)", fd) };
+}
+
+const asRoot = () => () => ({ pid: 1, uid: 0, gid: 0 });
+
+/** The status of the answer; nothing where there is none. */
+async function askOn(socket: Socket): Promise<string | undefined> {
+  socket.write("GET /v1/status HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+  let answer = "";
+  socket.setEncoding("utf8").on("data", (text: string) => (answer += text));
+  socket.on("error", () => undefined);
+  await new Promise((resolve) => socket.once("close", resolve));
+  return answer.split(" ", 2)[1];
+}
+
+async function askByHttp2On(socket: Socket): Promise<string | undefined> {
+  const session = connectHttp2("http://localhost", { createConnection: () => socket });
+  session.on("error", () => undefined);
+  const path = "/svc.v1.DaemonService/GetStatus";
+  const stream = session.request({ ":method": "POST", ":path": path, "content-type": "application/json" });
+  let status: string | undefined;
+  stream.once("response", (headers) => (status = String(headers[":status"])));
+  stream.on("error", () => undefined).resume();
+  stream.end("{}");
+  await new Promise((resolve) => stream.once("close", resolve));
+  session.close();
+  return status;
 }
 
 /** @param agent one connection for all where it keeps them */
@@ -82,6 +111,62 @@ test("who asks while one daemon follows another waits, and is answered", async (
   } finally {
     clearInterval(asking);
   }
+});
+
+/** More than twice as many as root has places. */
+const crowd = 600;
+
+for (const [what, answerMs] of [
+  ["answered at once", 0],
+  ["that take a while", 300],
+] as const) {
+  for (const [protocol, ask] of [
+    ["HTTP/1.1", askOn],
+    ["HTTP/2", askByHttp2On],
+  ] as const) {
+    test(`root's requests by ${protocol} ${what}, which came while no daemon ran, are all answered`, async (t) => {
+      t.timeout(60_000);
+      const holder = await hold(t);
+      const sockets = Array.from({ length: crowd }, () => connect(holder.path));
+      t.teardown(() => {
+        for (const socket of sockets) socket.destroy();
+      });
+      const statuses = Promise.all(sockets.map(ask));
+      // They are in the kernel before anybody listens.
+      await eventually(() => assert.ok(sockets.every(({ bytesWritten }) => bytesWritten > 0)));
+      await using _door = await openDoor({
+        socketPath: holder.path,
+        listenFds: [holder.hand()],
+        loadPeerCredentials: asRoot,
+        handlers: { daemon: { getStatus: () => pause(answerMs, {}) } },
+      });
+      const answered = (await statuses).filter((status) => status === "200");
+      t.is(answered.length, crowd);
+    });
+  }
+}
+
+test("who came while no daemon ran and says nothing keeps no place from who asks", async (t) => {
+  t.timeout(60_000);
+  const holder = await hold(t);
+  const silent = Array.from({ length: crowd }, () =>
+    connect(holder.path)
+      .on("error", () => undefined)
+      .resume(),
+  );
+  t.teardown(() => {
+    for (const socket of silent) socket.destroy();
+  });
+  const asking = connect(holder.path);
+  const status = askOn(asking);
+  await using _door = await openDoor({
+    socketPath: holder.path,
+    listenFds: [holder.hand()],
+    loadPeerCredentials: asRoot,
+    limits: { firstBytesTimeoutMs: 60_000 },
+  });
+  t.is(await status, "200");
+  await eventually(() => assert.ok(silent.filter(({ closed }) => !closed).length <= 256));
 });
 
 test("who has connected and not asked yet is answered by the daemon that goes", async (t) => {
