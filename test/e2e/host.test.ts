@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { execFile, spawn, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
+import { readFileSync } from "node:fs";
 import { access, mkdtemp, rm } from "node:fs/promises";
 import { createServer } from "node:net";
 import { createSocket } from "node:dgram";
@@ -14,7 +15,7 @@ import { AppService } from "../../gen/svc/v1/app_pb.ts";
 import { MonitorService } from "../../gen/svc/v1/monitor_pb.ts";
 import { ProcessService } from "../../gen/svc/v1/process_pb.ts";
 import { SystemService } from "../../gen/svc/v1/system_pb.ts";
-import { readProcess } from "../../src/lib/process-table.mjs";
+import { parseStat, readProcess } from "../../src/lib/process-table.mjs";
 import { sharedDaemon } from "../support/daemon-test.ts";
 import { isRoot, needsRoot, protocols, startDaemon } from "../support/daemon.ts";
 import { errorOf } from "../support/errors.ts";
@@ -167,6 +168,14 @@ test("processes are those of ps, and the busy one is busy", async (t) => {
   const client = daemon.client(ProcessService);
   const busy = spawn(process.execPath, ["-e", "for(;;);"], { stdio: "ignore" });
   t.teardown(() => busy.kill("SIGKILL"));
+  // One that ended and whose parent never asks for it has no command line, and of Node's no name but its thread's.
+  const parent = spawn("sh", ["-c", `"${process.execPath}" -e 0 & echo $!; exec sleep 600`]);
+  t.teardown(() => parent.kill("SIGKILL"));
+  const [ended] = (await once(parent.stdout, "data")) as [Buffer];
+  await eventually(() => {
+    const stat = readFileSync(`/proc/${ended.toString().trim()}/stat`, "latin1");
+    assert.equal(parseStat(stat).state, "Z");
+  });
   const listed = await eventually(async () => {
     const before = await rowsOfPs();
     const { processes, total } = await client.listProcesses({ kernelThreads: true, limit: 10_000 });

@@ -40,8 +40,9 @@ export async function rowsOfPs(): Promise<Rows> {
     const [, pid, parent, user, comm = "", program = ""] =
       /^\s*(\d+)\s+(\d+)\s+(\S+)\s+(.{64})\s*(\S*)/.exec(line) ?? [];
     const name = comm.trimEnd();
-    // What Node calls its first thread says nothing of the program.
-    return `${pid} ${parent} ${user} ${name === "MainThread" ? basename(program) : name}`;
+    // What Node calls its first thread says nothing of the program; one that ended and waits for its parent has none left.
+    const isNamedByProgram = name === "MainThread" && program !== "[MainThread]";
+    return `${pid} ${parent} ${user} ${isNamedByProgram ? basename(program) : name}`;
   });
 }
 
