@@ -106,6 +106,8 @@ async function takeTour(t: ExecutionContext, tourist: Tourist): Promise<void> {
 
   await press(link("Backups"));
   await press(page.getByRole("row").filter({ hasText: id }).getByRole("link", { name: "Test web server" }));
+  // The row that has just been pressed has a link, too.
+  await page.getByRole("heading", { name: "Backups of Test web server" }).waitFor();
   await press(page.getByRole("rowheader").getByRole("link"));
   await press(button("Restore into the app"));
   await press(dialog.getByRole("button", { name: "Restore into the app" }));
