@@ -2,7 +2,7 @@
 import { invalidField, notFound, SvcError } from "../errors.ts";
 import { mapBounded } from "../lib/map-bounded.ts";
 import { composeProjectLabel } from "./attribution.ts";
-import type { ContainerRecord } from "./container-record.ts";
+import { listedName, type ContainerRecord } from "./container-record.ts";
 import type { EngineState } from "./engine-state.ts";
 import type { DockerEngine } from "./engine.ts";
 
@@ -50,10 +50,7 @@ export class ContainerFinder {
     );
     const matches = containers.filter(({ Id }) => Id.startsWith(prefix));
     if (matches.length < 2) return undefined;
-    const named = matches.slice(0, maxNamed).map(({ Id, Names }) => {
-      const name = Names[0]?.slice(1) ?? "no name";
-      return `${name} (${Id.slice(0, 12)})`;
-    });
+    const named = matches.slice(0, maxNamed).map((each) => `${listedName(each)} (${each.Id.slice(0, 12)})`);
     const more = matches.length > maxNamed ? ` and ${matches.length - maxNamed} more` : "";
     const which = `"${prefix}" begins several ids, such as ${named.join(", ")}${more}`;
     return invalidField("container", `${which}: give more of it`);

@@ -1,5 +1,5 @@
 /** A container as svc remembers it: what lists, states and ports are made of, and no more. */
-import type { ContainerInspectInfo } from "dockerode";
+import type { ContainerInfo, ContainerInspectInfo } from "dockerode";
 import { composeProjectLabel, composeServiceLabel, imageLabel, type Labels } from "./attribution.ts";
 
 /** The engine's state words. */
@@ -75,6 +75,11 @@ export interface ContainerRecord {
   readonly logDriver: string;
   /** Absent: no limit. */
   readonly memoryLimitBytes?: number;
+}
+
+/** Its name in the engine's lists, which put a slash before it; the beginning of its id where it has none. */
+export function listedName({ Id, Names }: Pick<ContainerInfo, "Id" | "Names">): string {
+  return Names[0]?.slice(1) ?? Id.slice(0, 12);
 }
 
 /** What the engine says of one container, without the status line, which depends on the time. */

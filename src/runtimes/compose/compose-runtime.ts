@@ -9,7 +9,7 @@ import {
   madeForFilter,
   type Labels,
 } from "../../docker/attribution.ts";
-import type { ContainerRecord } from "../../docker/container-record.ts";
+import { listedName, type ContainerRecord } from "../../docker/container-record.ts";
 import type { DiskMeter } from "../../docker/disk-usage.ts";
 import { SvcError } from "../../errors.ts";
 import type { Identities } from "../../identity/identities.ts";
@@ -299,10 +299,10 @@ export class ComposeRuntime extends ContainerRuntime {
       `list the containers with volumes of app "${id}"`,
       (docker) => docker.listContainers({ all: true, filters: { volume: names } }),
     );
-    for (const { Labels: labels, Mounts, Names } of users) {
-      if (isMadeFor(id, this.#options.storeId, labels)) continue;
-      const used = Mounts.find(({ Name = "" }) => names.includes(Name))?.Name ?? "";
-      const message = `app "${id}" cannot be ${what}: its volume ${used} is used by container ${Names[0]?.slice(1) ?? ""}, which is not the app's: remove that first`;
+    for (const user of users) {
+      if (isMadeFor(id, this.#options.storeId, user.Labels)) continue;
+      const used = user.Mounts.find(({ Name = "" }) => names.includes(Name))?.Name ?? "";
+      const message = `app "${id}" cannot be ${what}: its volume ${used} is used by container ${listedName(user)}, which is not the app's: remove that first`;
       throw new SvcError("not_possible", message);
     }
   }

@@ -9,6 +9,7 @@ import {
   composeProjectOf,
   isMadeFor,
 } from "../../docker/attribution.ts";
+import { listedName } from "../../docker/container-record.ts";
 import { unlessGone } from "../../docker/engine-errors.ts";
 import type { DockerEngine } from "../../docker/engine.ts";
 import { SvcError } from "../../errors.ts";
@@ -51,7 +52,7 @@ export async function requireOwnParts(
   const containers = await engine.call(`list the containers of app "${app.id}"`, (docker) =>
     docker.listContainers({ all: true, filters: { label } }),
   );
-  for (const { Names, Labels } of containers) require(`the container ${Names[0]?.slice(1) ?? ""}`, Labels);
+  for (const each of containers) require(`the container ${listedName(each)}`, each.Labels);
 }
 
 /** What compose calls them; not those that are not the project's. */
