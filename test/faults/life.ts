@@ -171,7 +171,9 @@ export async function live(options: LifeOptions): Promise<string> {
         () => "{}",
       );
       const { supervisor } = JSON.parse(text) as { supervisor?: { pid: number } };
-      if (supervisor !== undefined) signal(supervisor.pid, "SIGKILL");
+      // Of an app that is stopped it ended long ago, and its pid may be anybody's by now.
+      const pids = processesIn(daemon.storeDir);
+      if (supervisor !== undefined && pids.includes(supervisor.pid)) signal(supervisor.pid, "SIGKILL");
     },
     upgrade: async () => {
       const app = pick(apps.filter(({ release }) => release !== undefined));
