@@ -5,6 +5,7 @@
 import { fstatSync, statSync, writeSync } from "node:fs";
 import { join } from "node:path";
 import { getSystemErrorMessage } from "node:util";
+import type { ErrorDetailReason } from "../gen/svc/v1/words.ts";
 import packageJson from "../package.json" with { type: "json" };
 import { exitCodes } from "./cli/exit-codes.ts";
 import { runFirstStage } from "./cli/first-stage.ts";
@@ -86,7 +87,7 @@ async function runDaemon({ configFile, checkOnly, stop }: DaemonRun): Promise<vo
   ]);
   const hangUps = isatty(0) || stop.aborted ? () => undefined : hangUpsInstead();
   const readConfig = (): Promise<Config> => loadConfig({ file: configFile, environment });
-  const config = await readConfig();
+  const config = await configured(readConfig(), ["invalid_request", "not_found"]);
   const files = await programs();
   const storeAhead = await inspectStoreAhead(config, files);
   const [{ startDaemon }, { takeListenFds }, { bundledPages, sourcePages }] = await Promise.all([
@@ -94,7 +95,7 @@ async function runDaemon({ configFile, checkOnly, stop }: DaemonRun): Promise<vo
     import("./daemon/listen-fds.ts"),
     import("./daemon/page-files.ts"),
   ]);
-  await using daemon = await startDaemon({
+  const starting = startDaemon({
     config,
     reloadConfig: readConfig,
     version: packageJson.version,
@@ -102,10 +103,36 @@ async function runDaemon({ configFile, checkOnly, stop }: DaemonRun): Promise<vo
     selfUid: uid,
     pages: fromSources ? sourcePages() : bundledPages(),
     storeAhead,
+    isJournal: isJournal(),
     listenFds: takeListenFds(process.env, process.pid),
   });
+  // Nobody else has asked for anything yet that could be wrong.
+  await using daemon = await configured(starting, ["invalid_request"]);
   hangUps(() => void daemon.reload());
   if (!stop.aborted) await new Promise((resolve) => stop.addEventListener("abort", resolve));
+}
+
+/** @throws MisconfiguredError for what the configuration says, where `reasons` are those of that alone */
+async function configured<T>(part: Promise<T>, reasons: readonly ErrorDetailReason[]): Promise<T> {
+  try {
+    return await part;
+  } catch (error) {
+    const { asSvcError, MisconfiguredError } = await import("./cli/failure.ts");
+    const known = asSvcError(error);
+    throw known !== undefined && reasons.includes(known.reason) ? new MisconfiguredError(known) : error;
+  }
+}
+
+/** Whether the journal reads standard error (systemd.exec(5), JOURNAL_STREAM): another program's may have been redirected. */
+function isJournal(): boolean {
+  const named = process.env["JOURNAL_STREAM"];
+  if (named === undefined) return false;
+  try {
+    const { dev, ino } = fstatSync(2);
+    return named === `${dev}:${ino}`;
+  } catch {
+    return false;
+  }
 }
 
 /**
@@ -142,6 +169,9 @@ function createHost(): CliHost {
     },
     get stderr() {
       return withErrorHandler(process.stderr);
+    },
+    get isJournal() {
+      return isJournal();
     },
     watchReader: async () => {
       const { watchReader } = await import("./cli/watch-reader.ts");

@@ -223,7 +223,9 @@ export class CommandContext implements AsyncDisposable {
       return exitCode;
     }
     for (const line of details) this.note(`  | ${line}`);
-    if (message !== "") this.note(`svc: ${message}`);
+    // What the journal takes for the priority of an error (sd-daemon(3)).
+    const priority = this.host.isJournal === true ? "<3>" : "";
+    if (message !== "") this.note(`${priority}svc: ${message}`);
     return exitCode;
   }
 

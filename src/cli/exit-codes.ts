@@ -10,6 +10,8 @@ export const exitCodes = {
   conflict: 5,
   unavailable: 6,
   timedOut: 7,
+  /** The daemon's own configuration: to start it again would not help (sysexits.h, EX_CONFIG). Units name it. */
+  misconfigured: 78,
   /** A job that took longer than its own timeout, as timeout(1) says it. */
   jobTimedOut: 124,
   interrupted: 130,
@@ -25,6 +27,7 @@ Exit codes:
   5    the state does not allow it: busy, running, exists already, needs a confirmation
   6    something that is needed is unavailable: the daemon, the container engine, a server
   7    took longer than --timeout
+  78   the configuration of svc daemon is wrong
   124  the job that svc schedule run ran took longer than its own timeout
   130  interrupted
 `;

@@ -25,6 +25,14 @@ export class ReportedError extends Error {
   }
 }
 
+/** The daemon's configuration is wrong: whoever starts it again sees the same. */
+export class MisconfiguredError extends SvcError {
+  constructor(error: SvcError) {
+    super(error.reason, error.message, { payload: error.payload, cause: error });
+    this.name = "MisconfiguredError";
+  }
+}
+
 /** An error whose message says already what to do next. */
 export class AdvisedError extends SvcError {
   constructor(error: SvcError, message: string) {
@@ -59,7 +67,8 @@ export function describeFailure(error: unknown, app?: string): Failure {
   }
   const next = nextStep(known, app === undefined ? undefined : escapeControls(app));
   const message = `${escapeControls(known.message)}${next}`;
-  return { exitCode: exitCodeOf(known.code), message, details: lastLines(known).map(escapeControls) };
+  const exitCode = known instanceof MisconfiguredError ? exitCodes.misconfigured : exitCodeOf(known.code);
+  return { exitCode, message, details: lastLines(known).map(escapeControls) };
 }
 
 interface Advice {

@@ -12,6 +12,8 @@ export interface CliHost {
   readonly stdin: Readable & Pick<ReadStream, "isTTY"> & Partial<Pick<ReadStream, "setRawMode">>;
   readonly stdout: OutputStream;
   readonly stderr: OutputStream;
+  /** Whether systemd's journal reads stderr. */
+  readonly isJournal?: boolean;
   /** Ends the process, until disposed, when nobody reads stdout any more: for output that may pause for hours. */
   readonly watchReader: () => Promise<Disposable>;
   /** Aborts at Ctrl-C or SIGTERM. */

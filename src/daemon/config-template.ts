@@ -24,7 +24,7 @@ export function configTemplate(file: string, environment: PathEnvironment): stri
       [
         "root_runs_as",
         "nobody",
-        "The account that runs root's own apps. Default: root itself, with a warning.",
+        "The account that runs root's own apps. Without it root does, with a warning. An example:",
       ],
       [
         "backup_before_upgrade",
@@ -61,7 +61,7 @@ export function configTemplate(file: string, environment: PathEnvironment): stri
     "api.limits": limitEntries(defaultTransportLimits, transportLimitWords),
   };
   return [
-    "# The configuration of svc. All that is commented out is as it is without: those are the defaults.",
+    "# The configuration of svc. A key that is commented out shows its default, unless it is called an example.",
     "# `svc daemon --check` says what is wrong with it; the daemon reads it when it starts.",
     ...Object.entries(sections).flatMap(([name, entries]) => [
       "",
@@ -69,22 +69,22 @@ export function configTemplate(file: string, environment: PathEnvironment): stri
       ...entries.flatMap(entryLines),
     ]),
     "",
-    "# Indexes of packages: a git repository, an https URL of an index.yaml, or a directory that holds one.",
+    "# Indexes of packages beside the one that comes with svc: a git repository, an https URL of an index.yaml, or a directory",
+    "# that holds one. An example:",
     "#[[sources]]",
     '#name = "main"',
     '#url = "https://git.example.org/packages.git"',
     "",
-    `# What you want to hear of: ${alertKinds.join(", ")}.`,
+    `# What you want to hear of, nothing by default: ${alertKinds.join(", ")}. An example:`,
     "#[[alerts]]",
     '#name = "disk"',
     '#when = "filesystem"',
-    "# For a filesystem: where it is mounted (default: each), how full it is, and for how long.",
+    "# For a filesystem: where it is mounted (without it: each), how full it is, in percent, and for how many seconds.",
     '#path = "/"',
     "#above_percent = 90",
     "#for_secs = 300",
-    "# A command, or else a url, is told; without either it shows in `svc status`.",
+    '# A command is told, or in its place a url = "https://…"; without either it shows in `svc status`.',
     `#command = 'printenv SVC_ALERT_MESSAGE | mail -s "$SVC_ALERT" root'`,
-    '##url = "https://example.org/alerts"',
     "",
   ].join("\n");
 }

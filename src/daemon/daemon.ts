@@ -28,6 +28,8 @@ export interface DaemonOptions {
   pages: PageFiles;
   /** What `inspectAhead` has begun of the store. */
   storeAhead?: InspectionAhead | undefined;
+  /** Whether systemd's journal reads standard error, and so the log. */
+  isJournal?: boolean;
   /** Sockets that are bound for it already. */
   listenFds?: readonly number[];
   /** Default: the host's. */
@@ -47,8 +49,9 @@ export interface Daemon extends AsyncDisposable {
  */
 export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
   const { config, reloadConfig, version, programs, selfUid, pages, storeAhead, listenFds, clock } = options;
+  const { isJournal } = options;
   await using resources = new AsyncDisposableStack();
-  const log = createLog(config.log.level);
+  const log = createLog(config.log.level, isJournal);
   const shutdown = new AbortController();
   const readPeerCredentials = loadPeerCredentials();
   const page: { address?: string | undefined } = {};

@@ -4,8 +4,27 @@ import type { LogLevel } from "./config.ts";
 
 export type DaemonLog = Logger;
 
-/** Writes beside the event loop; what is still buffered is written when the process ends. */
-export function createLog(level: LogLevel): DaemonLog {
+/** What the journal takes off the start of a line, and keeps as its priority (sd-daemon(3)), by pino's level. */
+const journalPrefixes: Readonly<Record<string, string>> = {
+  10: "<7>",
+  20: "<7>",
+  30: "<6>",
+  40: "<4>",
+  50: "<3>",
+  60: "<2>",
+};
+
+/**
+ * Writes beside the event loop; what is still buffered is written when the process ends.
+ * @param isJournal whether systemd's journal reads standard error
+ */
+export function createLog(level: LogLevel, isJournal = false): DaemonLog {
   const destination = pino.destination({ fd: 2, sync: false });
-  return pino({ level, base: null, timestamp: pino.stdTimeFunctions.isoTime }, destination);
+  const hooks = isJournal ? { streamWrite: withPriority } : {};
+  return pino({ level, base: null, timestamp: pino.stdTimeFunctions.isoTime, hooks }, destination);
+}
+
+function withPriority(line: string): string {
+  const level = /^\{"level":(\d+)/.exec(line)?.[1] ?? "";
+  return `${journalPrefixes[level] ?? ""}${line}`;
 }

@@ -21,6 +21,8 @@ export interface SetupOptions {
   readonly codeFile?: string | undefined;
   /** Default: the host's root. */
   readonly root?: string;
+  /** Default: that of the systemd that is here; undefined where none says. */
+  readonly systemdVersion?: number | undefined;
 }
 
 export interface SetupResult {
@@ -50,8 +52,9 @@ export async function setUp(options: SetupOptions): Promise<SetupResult> {
     else kept.push(path);
   }
   const { codeFile } = options;
-  if (codeFile !== undefined && existsSync(codeFile)) kept.push(codeFile);
-  else if (codeFile !== undefined && (await hasCompiled(codeFile, options))) written.push(codeFile);
+  // One that is there is nothing to look after, as what else is kept is.
+  if (codeFile !== undefined && !existsSync(codeFile) && (await hasCompiled(codeFile, options)))
+    written.push(codeFile);
   return { written, kept, next: nextSteps(options) };
 }
 
@@ -100,7 +103,9 @@ function completionsOf({ environment, completions }: SetupOptions): Piece[] {
   ];
 }
 
-async function unitsOf({ environment, unitsDir, command }: SetupOptions): Promise<Piece[]> {
+async function unitsOf(options: SetupOptions): Promise<Piece[]> {
+  const { environment, unitsDir, command } = options;
+  const version = options.systemdVersion ?? (await systemdVersion());
   const isSystem = environment.uid === 0;
   const from = isSystem ? unitsDir : join(unitsDir, "user");
   const to = isSystem
@@ -110,21 +115,36 @@ async function unitsOf({ environment, unitsDir, command }: SetupOptions): Promis
   return Promise.all(
     ["svc.service", "svc.socket"].map(async (name) => ({
       path: join(to, name),
-      text: (await readFile(join(from, name), "utf8")).replace(/^ExecStart=.*$/m, () => start),
+      text: (await readFile(join(from, name), "utf8"))
+        .replace(/^ExecStart=.*$/m, () => start)
+        .replace(version >= subgroupSince ? "" : /^DelegateSubgroup=.*\n/m, ""),
       ...(isSystem && { packaged: join("/usr/lib/systemd/system", name) }),
     })),
   );
 }
 
+/** Older ones warn of a `DelegateSubgroup=` whenever they read it (systemd.resource-control(5)). */
+const subgroupSince = 254;
+
+/** @returns 0 where none says */
+async function systemdVersion(): Promise<number> {
+  try {
+    const { stdout } = await promisify(execFile)("systemctl", ["--version"], { timeout: compileMs });
+    return Number(/^systemd (\d+)/.exec(stdout)?.[1] ?? 0);
+  } catch {
+    return 0;
+  }
+}
+
+// `enable` has systemd read its units anew, too.
 function nextSteps({ environment, root = "/" }: SetupOptions): string[] {
   if (!isUnderSystemd(root)) return ["svc daemon"];
-  if (environment.uid === 0) return ["systemctl daemon-reload", "systemctl enable --now svc"];
+  if (environment.uid === 0) return ["systemctl enable --now svc"];
   const { username } = userInfo();
   const lingers = existsSync(join(root, "var/lib/systemd/linger", username));
   return [
     // Without it the user's daemon ends with the last session.
     ...(lingers ? [] : ["loginctl enable-linger"]),
-    "systemctl --user daemon-reload",
     "systemctl --user enable --now svc",
   ];
 }

@@ -54,3 +54,32 @@ for (const [who, environment] of Object.entries(environments)) {
     t.is(config.alerts.length, 1);
   });
 }
+
+test("a key that is commented out shows its default, or is called an example", (t) => {
+  for (const environment of Object.values(environments)) {
+    const text = configTemplate(file, environment);
+    const defaults = parseConfig({}, file, environment);
+    let section = "";
+    let words: string[] = [];
+    let keys = 0;
+    for (const line of text.split("\n")) {
+      if (line.startsWith("[")) section = line;
+      if (/^#\[\[/.test(line)) {
+        t.regex(words.join(" "), / An example:$/, line);
+        section = "";
+      }
+      if (line.startsWith("# ")) words.push(line);
+      else {
+        const isExample = words.at(-1)?.endsWith(" An example:") === true;
+        if (/^#[a-z_]+ =/.test(line) && section !== "") {
+          const taken = parseConfig(parse(`${section}\n${line.slice(1)}`), file, environment);
+          if (isExample) t.notDeepEqual(taken, defaults, line);
+          else t.deepEqual(taken, defaults, line);
+          keys += 1;
+        }
+        words = [];
+      }
+    }
+    t.true(keys > 40, String(keys));
+  }
+});

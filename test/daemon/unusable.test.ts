@@ -1,9 +1,9 @@
 /** A start that cannot succeed ends with a sentence, and one that needs no socket goes on without it. */
 import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
+import { mkdir, mkdtemp, open, readFile, rm, writeFile, type FileHandle } from "node:fs/promises";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { promisify } from "node:util";
 import test, { type ExecutionContext } from "ava";
 import { isRoot, needsRoot } from "../support/daemon.ts";
@@ -143,4 +143,80 @@ test("a socket's directory that cannot be made is warned of, and TCP serves", as
   t.regex(said(), /the directory \/proc\/x cannot be made/);
   child.kill("SIGTERM");
   await once(child, "close", { signal: AbortSignal.timeout(60_000) });
+});
+
+for (const [title, content, sentence] of [
+  ["a key that nobody knows", '[api]\nlissten = "x"\n', /^svc: .*svc\.toml: .*api\.lissten.*\n$/],
+  ["no TOML in it", "[api", /^svc: .*svc\.toml: .*\n$/],
+  ["a word that is none", '[log]\nlevel = "loud"\n', /^svc: .*svc\.toml: .*log\.level.*\n$/],
+  [
+    "an account that is not there",
+    '[apps]\nroot_runs_as = "no-such-account"\n',
+    /^svc: .*no account "no-such-account".*\n$/,
+  ],
+  ["no file", undefined, /^svc: there is no configuration file \/.*\n$/],
+] as const) {
+  test(`a configuration with ${title} ends the start with one sentence, and a status that has no unit try again`, async (t) => {
+    const { file, stderr } = await placeFor(t);
+    const own = `[api]\nlisten = "127.0.0.1:0"\n[store]\ndir = "${dirname(file)}/store"\n`;
+    if (content !== undefined)
+      await writeFile(file, content.startsWith("[api") ? content : `${own}${content}`);
+    const { code, said } = await runTo(file, stderr, {});
+    t.is(code, 78);
+    t.regex(said, sentence);
+  });
+}
+
+/** A directory for a configuration, and a file for what is said. */
+async function placeFor(t: ExecutionContext): Promise<{ file: string; stderr: FileHandle }> {
+  const directory = await mkdtemp(join(tmpdir(), "svc-unusable-"));
+  t.teardown(() => rm(directory, { recursive: true }));
+  const stderr = await open(join(directory, "stderr"), "w+");
+  t.teardown(() => stderr.close());
+  return { file: join(directory, "svc.toml"), stderr };
+}
+
+/** Runs a daemon until it ends, or is ready. */
+async function runTo(file: string, stderr: FileHandle, env: Record<string, string>) {
+  const child = spawn(process.execPath, [main, "daemon", "--config", file], {
+    stdio: ["ignore", "ignore", stderr.fd],
+    env: { ...process.env, ...env },
+  });
+  const said = (): Promise<string> => readFile(join(dirname(file), "stderr"), "utf8");
+  const closed = once(child, "close", { signal: AbortSignal.timeout(60_000) }) as Promise<[number | null]>;
+  const isReady = eventually(async () => {
+    if (child.exitCode === null && !(await said()).includes("svc is ready")) throw new Error(await said());
+  }, 60_000);
+  try {
+    await isReady;
+  } finally {
+    child.kill("SIGTERM");
+  }
+  const [code] = await closed;
+  return { code, said: await said() };
+}
+
+test("what the journal reads has priorities, and what else is read has none", async (t) => {
+  const { file, stderr } = await placeFor(t);
+  const directory = dirname(file);
+  // A warning of it comes with the start.
+  const config = `[api]\nlisten = "127.0.0.1:0"\nsocket = "/proc/x/svc.sock"\n[store]\ndir = "${directory}/store"\n`;
+  await writeFile(file, config);
+  const { dev, ino } = await stderr.stat();
+  const journal = { JOURNAL_STREAM: `${dev}:${ino}` };
+  const { said } = await runTo(file, stderr, journal);
+  t.regex(said, /^<4>\{"level":40,.*cannot be made.*\}$/m);
+  t.regex(said, /^<6>\{"level":30,.*svc is ready.*\}$/m);
+  t.notRegex(said, /^(?!<[2-7]>\{)./m);
+
+  await writeFile(file, "[nothing]\n");
+  await stderr.truncate();
+  t.regex((await runTo(file, stderr, journal)).said, /<3>svc: .*svc\.toml: .*nothing/);
+
+  // Its standard error is another than the unit's.
+  const other = await placeFor(t);
+  await writeFile(other.file, config.replace(directory, dirname(other.file)));
+  const redirected = await runTo(other.file, other.stderr, journal);
+  t.regex(redirected.said, /^\{"level":40,/m);
+  t.notRegex(redirected.said, /^</m);
 });

@@ -1,5 +1,6 @@
 /** Under a real systemd, with the unit that is shipped: apps outlive the daemon, and run again after a reboot. */
 import assert from "node:assert/strict";
+import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import test from "ava";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
@@ -66,5 +67,46 @@ createServer((request, response) => response.end("here")).listen(Number(process.
       t.log(`boot ${boot}: as wanted`);
     }
     t.pass();
+  },
+);
+
+(whyNoSystemd === undefined ? test : test.skip)(
+  `a wrong configuration is not tried again, and the journal knows what is an error${reason}`,
+  async (t) => {
+    t.timeout(5 * 60_000);
+    await using machine = await SystemdMachine.withSvc();
+    const file = join(machine.dir, "etc", "svc.toml");
+    const right = await readFile(file, "utf8");
+    await writeFile(file, `${right}\n[nothing]\n`);
+    await machine.boot();
+    const properties = ["ActiveState", "SubState", "NRestarts", "ExecMainStatus"];
+    const state = async (): Promise<string[]> =>
+      (await machine.systemctl("show", "svc", ...properties.map((name) => `--property=${name}`)))
+        .split("\n")
+        .sort();
+    await eventually(async () => {
+      assert.deepEqual(await state(), [
+        "",
+        "ActiveState=failed",
+        "ExecMainStatus=78",
+        "NRestarts=0",
+        "SubState=failed",
+      ]);
+    }, deadlineMs);
+    const journal = (priority: string): Promise<string> =>
+      machine.run("journalctl", `--priority=${priority}`, "--output=cat", "_SYSTEMD_UNIT=svc.service");
+    t.regex(await journal("err"), /^svc: \S+svc\.toml: .*nothing.*\n$/);
+
+    // Mended, it starts; what is worth a warning is one.
+    await writeFile(file, `${right}\n[api]\nlisten = "0.0.0.0:8420"\n`);
+    await machine.systemctl("reset-failed", "svc");
+    await machine.systemctl("start", "svc");
+    await eventually(() => machine.client(AppService).listApps({}), deadlineMs);
+    await eventually(async () => {
+      assert.match(await journal("info"), /^\{"level":30,.*svc is ready/m);
+    }, deadlineMs);
+    const warnings = await journal("warning..warning");
+    t.regex(warnings, /^\{"level":40,/);
+    t.notRegex(warnings, /svc is ready/);
   },
 );

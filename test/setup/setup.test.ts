@@ -6,6 +6,7 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import test, { type ExecutionContext } from "ava";
+import { exitCodes } from "../../src/cli/exit-codes.ts";
 import { completionScripts } from "../../src/cli/completion-scripts.ts";
 import { setUp, type SetupOptions } from "../../src/setup/setup.ts";
 import { runSvc } from "../cli/support/run-svc.ts";
@@ -39,7 +40,7 @@ test("root's setup has the configuration, completions and the units that are shi
     "/etc/systemd/system/svc.service",
     "/etc/systemd/system/svc.socket",
   ]);
-  t.true(next.includes("systemctl enable --now svc"));
+  t.deepEqual(next, ["systemctl enable --now svc"]);
   const service = await readFile(join(root, "etc/systemd/system/svc.service"), "utf8");
   t.regex(service, /^ExecStart="\/opt\/my node\/bin\/node" \/opt\/svc\/100%%\/svc.cjs daemon$/m);
   t.is((await stat(join(root, "etc/svc/svc.toml"))).mode & 0o022, 0);
@@ -56,11 +57,7 @@ test("a user's setup is in their own directories, with a socket for them alone",
     "/home/me/.config/systemd/user/svc.service",
     "/home/me/.config/systemd/user/svc.socket",
   ]);
-  t.deepEqual(next, [
-    "loginctl enable-linger",
-    "systemctl --user daemon-reload",
-    "systemctl --user enable --now svc",
-  ]);
+  t.deepEqual(next, ["loginctl enable-linger", "systemctl --user enable --now svc"]);
   const socket = await readFile(join(root, "home/me/.config/systemd/user/svc.socket"), "utf8");
   t.regex(socket, /^SocketMode=0600$/m);
 });
@@ -71,7 +68,7 @@ test("a user whose daemon outlives the session already is not told to see to tha
   await mkdir(linger, { recursive: true });
   await writeFile(join(linger, userInfo().username), "");
   const { next } = await setUp(optionsOf(root, 1000));
-  t.deepEqual(next, ["systemctl --user daemon-reload", "systemctl --user enable --now svc"]);
+  t.deepEqual(next, ["systemctl --user enable --now svc"]);
 });
 
 test("a unit's command is the words that it was, whatever they are made of", async (t) => {
@@ -115,7 +112,7 @@ test("svc is compiled for the Node that is here, once, and in one's own director
   };
   t.deepEqual(await setUpAs(uid + 1), [[], []]);
   t.deepEqual(await setUpAs(uid), [[codeFile], []]);
-  t.deepEqual(await setUpAs(uid), [[], [codeFile]]);
+  t.deepEqual(await setUpAs(uid), [[], []], "nothing of the user's, that is kept");
   t.is(await readFile(codeFile, "utf8"), "code");
 });
 
@@ -156,10 +153,22 @@ test("systemd takes the units of both modes", async (t) => {
     const { stderr } = await promisify(execFile)("systemd-analyze", ["verify", "--man=no", ...units]).catch(
       (error: unknown) => error as { stderr: string },
     );
-    // Older ones do not know where the daemon is put in its own cgroup.
-    const problems = stderr
-      .split("\n")
-      .filter((line) => line.includes("svc.") && !line.includes("DelegateSubgroup"));
-    t.deepEqual(problems, []);
+    t.deepEqual(
+      stderr.split("\n").filter((line) => line.includes("svc.")),
+      [],
+    );
+  }
+});
+
+test("a unit has the daemon's own cgroup where systemd knows it, and ends for good by a wrong configuration", async (t) => {
+  for (const uid of [0, 1000]) {
+    for (const systemdVersion of [252, 254]) {
+      const root = await emptyRoot(t, true);
+      const { written } = await setUp({ ...optionsOf(root, uid), systemdVersion });
+      const service = written.find((path) => path.endsWith("/svc.service")) ?? "";
+      const unit = await readFile(join(root, service), "utf8");
+      t.is(/^DelegateSubgroup=daemon$/m.test(unit), systemdVersion === 254, `${uid} ${systemdVersion}`);
+      t.regex(unit, new RegExp(`^RestartPreventExitStatus=${exitCodes.misconfigured}$`, "m"));
+    }
   }
 });
