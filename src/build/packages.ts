@@ -5,7 +5,7 @@
  */
 import { execFile } from "node:child_process";
 import { createHash } from "node:crypto";
-import { cp, mkdir, mkdtemp, readFile, readdir, rm, stat, symlink, writeFile } from "node:fs/promises";
+import { cp, glob, mkdir, mkdtemp, readFile, readdir, rm, stat, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { basename, join, resolve } from "node:path";
 import { promisify } from "node:util";
@@ -77,10 +77,15 @@ async function makeDebianPackage(bundle: string, debianArch: string): Promise<st
   };
   // What runs is a copy of it, which the maintainer scripts make.
   await cp(bundle, join(tree, "usr/lib/svc/files"), { recursive: true });
+  // Debian's C library is glibc, which the rest of it is for.
+  for await (const dir of glob("usr/lib/svc/files/node_modules/@koromix/*/musl_*", { cwd: tree }))
+    await rm(join(tree, dir), { recursive: true });
   await mkdir(join(tree, "usr/bin"));
   await symlink("../lib/svc/current/svc.cjs", join(tree, "usr/bin/svc"));
   const unit = await readFile(join(root, "packaging/svc.service"), "utf8");
-  await put("usr/lib/systemd/system/svc.service", unit.replace("/usr/local/bin/svc", "/usr/bin/svc"));
+  // Where systemd knows of a subgroup is for the maintainer scripts to see.
+  const ofDebian = unit.replace("/usr/local/bin/svc", "/usr/bin/svc").replace(/^DelegateSubgroup=.*\n/m, "");
+  await put("usr/lib/systemd/system/svc.service", ofDebian);
   await put("usr/lib/systemd/system/svc.socket", await readFile(join(root, "packaging/svc.socket"), "utf8"));
   await put("usr/share/bash-completion/completions/svc", completionScripts.bash);
   await put("usr/share/zsh/vendor-completions/_svc", completionScripts.zsh);
@@ -104,7 +109,7 @@ async function makeDebianPackage(bundle: string, debianArch: string): Promise<st
     gzipSync(await readFile(join(root, "CHANGELOG.md")), { level: 9 }),
   );
   for (const name of await readdir(join(root, "packaging/debian"))) {
-    const mode = name === "templates" ? 0o644 : 0o755;
+    const mode = name === "templates" || name === "triggers" ? 0o644 : 0o755;
     await put(`DEBIAN/${name}`, await readFile(join(root, "packaging/debian", name)), mode);
   }
   await put("DEBIAN/control", control(await sizeKib(tree), debianArch));
@@ -123,6 +128,8 @@ Architecture: ${debianArch}
 Maintainer: the svc authors <svc@localhost>
 Installed-Size: ${installedKib}
 Depends: nodejs (>= ${packageJson.engines.node.replace(">=", "")}), git, util-linux, debconf
+Recommends: ca-certificates
+Suggests: bash-completion
 Section: admin
 Priority: optional
 Description: ${packageJson.description.replace(/\.$/, "")}

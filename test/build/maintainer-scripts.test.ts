@@ -91,7 +91,9 @@ async function openDebian(t: ExecutionContext): Promise<Debian> {
   });
   const path = (inside: string): string => `/proc/${pid}/root${inside}`;
   for (const [at, deb] of debs.entries()) await copyFile(deb, path(`/root/${at + 1}.deb`));
-  await writeFile(path("/usr/bin/systemctl.new"), '#!/bin/sh\necho "$@" >> /root/told\n', { mode: 0o755 });
+  const systemctl =
+    '#!/bin/sh\n[ "$1" = --version ] && exec cat /root/systemd-version\necho "$@" >> /root/told\n';
+  await writeFile(path("/usr/bin/systemctl.new"), systemctl, { mode: 0o755 });
   const sh = async (script: string): Promise<string> => {
     const env = { PATH: "/usr/sbin:/usr/bin:/sbin:/bin", DEBIAN_FRONTEND: "noninteractive" };
     const { stdout, stderr } = await run(
@@ -166,6 +168,36 @@ debianTest(
     await sh(`kill ${daemon}`);
     await install(4);
     t.deepEqual(await runs(), [fourth, await current()].sort());
+  },
+);
+
+debianTest(
+  `the daemon has a cgroup of its own where systemd knows of such, also after an upgrade of that${needsDebian}`,
+  async (t) => {
+    t.timeout(120_000);
+    const { path, sh, install, told } = await openDebian(t);
+    const unitDir = "/usr/lib/systemd/system";
+    const units = (): Promise<string> => sh(`cat ${unitDir}/svc.service.d/* 2>/dev/null || true`);
+    const is = (version: string): Promise<void> =>
+      writeFile(path("/root/systemd-version"), `${version}\n+PAM\n`);
+    await install(1);
+    t.is(await units(), "", "whose version nobody knows");
+    await is("systemd 252 (252.39-1~deb12u2)");
+    await install(2);
+    t.is(await units(), "");
+    await is("systemd 257 (257.9-1~deb13u1)");
+    await told();
+    await sh("dpkg-trigger --by-package=systemd /usr/lib/systemd/systemd; dpkg --configure --pending");
+    t.is(await units(), "[Service]\nDelegateSubgroup=daemon\n");
+    t.deepEqual(await told(), ["daemon-reload"]);
+    await is("systemd 252 (252.39-1~deb12u2)");
+    await install(3);
+    t.is(await units(), "");
+    await is("systemd 254 (254.1)");
+    await install(4);
+    t.not(await units(), "");
+    await sh("dpkg --remove svc");
+    t.false(existsSync(path(`${unitDir}/svc.service.d`)), "nothing of it is left");
   },
 );
 

@@ -53,9 +53,13 @@ test("packages are the same bytes whenever they are built, and hold what belongs
     const { stdout: fields } = await run("dpkg-deb", ["--field", join(one, deb)]);
     t.regex(fields, new RegExp(`^Package: svc\nVersion: ${version}\nArchitecture: (amd64|arm64)\n`));
     t.regex(fields, /^Depends: nodejs \(>= 24\), /m);
+    t.regex(fields, /^Recommends: ca-certificates$/m);
+    t.regex(fields, /^Suggests: bash-completion$/m);
     const { stdout: list } = await run("dpkg-deb", ["--contents", join(one, deb)]);
     t.notRegex(list, /^.{11}(?!root\/root)/m);
     t.notRegex(list, /^-.{7}w/m);
+    t.regex(list, /\/koffi\.node$/m);
+    t.notRegex(list, /musl/, "of another C library");
 
     const tree = join(dir, "tree");
     await run("dpkg-deb", ["--raw-extract", join(one, deb), tree]);
@@ -75,6 +79,7 @@ test("packages are the same bytes whenever they are built, and hold what belongs
     const changelog = gunzipSync(await readFile(join(tree, "usr/share/doc/svc/changelog.gz"))).toString();
     t.is(changelog, await readFile(join(root, "CHANGELOG.md"), "utf8"));
     t.regex(await content("usr/lib/systemd/system/svc.service"), /^ExecStart=\/usr\/bin\/svc daemon$/m);
+    t.notRegex(await content("usr/lib/systemd/system/svc.service"), /^DelegateSubgroup=/m);
     t.regex(await content("usr/lib/systemd/system/svc.socket"), /^ListenStream=\/run\/svc\/svc.sock$/m);
     for (const script of ["postinst", "prerm", "postrm"])
       await run("sh", ["-n", join(tree, "DEBIAN", script)]);
