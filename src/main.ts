@@ -2,7 +2,7 @@
  * `svc`: from the process's arguments and environment to the command line, which runs everything else. The only reader
  * of `process.argv` and `process.env`, but for the helper programs.
  */
-import { fstatSync, statSync, writeSync } from "node:fs";
+import { fstatSync, openSync, statSync, writeSync } from "node:fs";
 import { join } from "node:path";
 import { getSystemErrorMessage } from "node:util";
 import type { ErrorDetailReason } from "../gen/svc/v1/words.ts";
@@ -26,11 +26,15 @@ const opened = new Set<NodeJS.WriteStream>();
 const fromSources = import.meta.dirname.endsWith("/src");
 /** Where `npm start` of a checkout has its daemon; undefined for an installed program. */
 const checkoutDir = fromSources ? join(import.meta.dirname, "../.svc") : process.env["SVC_CHECKOUT"];
+/** `O_PATH` of open(2): a handle on a place, with no right to read it. */
+const placeOnly = 0o10000000;
 void main();
 
 async function main(): Promise<void> {
   const host = createHost();
   const builtDir = fromSources ? undefined : import.meta.dirname;
+  // Files are loaded when they are needed: an upgrade of the package sees by this that somebody still may.
+  if (builtDir !== undefined) openSync(builtDir, placeOnly);
   const exitCode = await runFirstStage(host, { builtDir, openInProcess, runDaemon, writePlain });
   process.exitCode = exitCode ?? (await runWhole(host));
   if (exitCode === undefined || host.args[0] === "daemon") return;
@@ -160,6 +164,7 @@ function createHost(): CliHost {
     env: process.env,
     uid,
     home: environment.home,
+    root: "/",
     // Node opens each stream at its first use, which most commands do not have for all three.
     get stdin() {
       return process.stdin;

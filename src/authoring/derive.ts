@@ -2,6 +2,7 @@
 import { basename } from "node:path";
 import { Document, isScalar, visit } from "yaml";
 import { SvcError } from "../errors.ts";
+import { shellWord } from "../lib/shell-word.ts";
 import type { ManifestDocument } from "../packages/manifest-document.ts";
 import { unique, type Derived } from "./derived.ts";
 import { fromCasaOs } from "./from-casaos.ts";
@@ -38,6 +39,8 @@ export interface PlanOptions {
   readonly from?: string | undefined;
   readonly id?: string | undefined;
   readonly name?: string | undefined;
+  /** Memory that a program gets, such as `256MiB`; of what somebody has written only they know how much it needs. */
+  readonly memory?: string | undefined;
 }
 
 /**
@@ -53,6 +56,7 @@ export async function planManifest(files: PackageFiles, options: PlanOptions = {
     name: options.name ?? name ?? `${ownId.charAt(0).toUpperCase()}${ownId.slice(1)}`,
     version: version ?? "1.0.0",
     ...rest,
+    ...(options.memory !== undefined && rest.process !== undefined && { limits: { memory: options.memory } }),
   };
   return { ...derived, manifest: whole, text: textOf(whole, derived.from) };
 }
@@ -70,7 +74,7 @@ async function derive(files: PackageFiles, from: string | undefined): Promise<De
   throw new SvcError(
     "not_possible",
     from === undefined
-      ? `${files.root} has nothing to make a package of; known are ${known}; to begin one: svc package init ${files.root} --template NAME`
+      ? `${files.root} has nothing to make a package of; known are ${known}; to begin one: svc package init ${shellWord(files.root)} --template NAME`
       : `${from} is not there, or nothing to make a package of; known are ${known}`,
   );
 }

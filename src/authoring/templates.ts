@@ -2,6 +2,9 @@
 export const templateNames = ["node", "python", "go", "static", "container", "compose"] as const;
 export type TemplateName = (typeof templateNames)[number];
 
+/** Much more than any of these programs takes. */
+export const templateMemory = "256MiB";
+
 const nodeServer = `import { createServer } from "node:http";
 
 const port = Number(process.env.PORT ?? 8080);

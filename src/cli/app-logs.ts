@@ -1,6 +1,7 @@
 /** The end of an app's log, and what comes after it. */
 import type { CommandContext } from "./context.ts";
 import { printLogs, type LogsOptions } from "./logs.ts";
+import { SeenLines } from "./seen-lines.ts";
 import { calls } from "./transport/calls.ts";
 
 export async function showAppLogs(context: CommandContext, id: string, options: LogsOptions): Promise<void> {
@@ -12,12 +13,16 @@ export async function showAppLogs(context: CommandContext, id: string, options: 
 
 async function followLogs(
   context: CommandContext,
-  request: { id: string; tail: number; timestamps: boolean },
+  { id, ...log }: { id: string; tail: number; timestamps: boolean },
 ): Promise<void> {
   const { AppLogsSchema, AppService } = await import("../../gen/svc/v1/app_pb.ts");
   const { messageToRest } = await import("./transport/rest-json.ts");
-  for await (const message of context.follow(AppService.method.streamAppLogs, [request])) {
-    const logs = messageToRest(AppLogsSchema, message);
+  const seen = new SeenLines(context, log);
+  const messages = context.follow(AppService.method.streamAppLogs, () => ({ id, ...seen.request() }));
+  for await (const message of messages) {
+    const told = messageToRest(AppLogsSchema, message);
+    const logs = { ...told, lines: seen.unseen(told.lines) };
+    if (logs.lines.length === 0 && told.lines.length > 0) continue;
     await (context.json ? context.printJsonLine(logs) : printLogs(context, logs));
   }
 }

@@ -26,6 +26,6 @@ export async function comeUp(
   if (!wait || app.health === "none" || app.health === "healthy") return app;
   const { AppSchema, AppService } = await import("../../gen/svc/v1/app_pb.ts");
   const { messageToRest } = await import("./transport/rest-json.ts");
-  const events = context.invoke(AppService.method.awaitAppStream, [{ id: app.id }]);
+  const events = context.follow(AppService.method.awaitAppStream, () => ({ id: app.id }));
   return messageToRest(AppSchema, await followProgress(context, `start ${app.id}`, events, "app"));
 }

@@ -63,10 +63,14 @@ async function candidatesAt(host: CliHost, place: Place, current: string): Promi
       description,
     }));
   }
-  const commands = command.commands
+  return [...(args.length === 0 ? visible(command) : []), ...(await argumentCandidates(host, place))];
+}
+
+/** The commands of a group. */
+function visible({ commands }: CommandTree): readonly Candidate[] {
+  return commands
     .filter(({ hidden }) => !hidden)
     .map(({ name, description }) => ({ word: name, description }));
-  return [...(args.length === 0 ? commands : []), ...(await argumentCandidates(host, place))];
 }
 
 /** The shell completes file names itself; other values are anybody's guess. */
@@ -85,6 +89,12 @@ async function optionCandidates(
 
 async function argumentCandidates(host: CliHost, place: Place): Promise<readonly Candidate[]> {
   const { command, group, args } = place;
+  // Commander's own, which is no command of the tree.
+  if (args[0] === "help" && args.length === 1 && command.commands.length > 0) {
+    if (command !== group) return visible(command);
+    const { topicsOf } = await import("./help-topics.ts");
+    return [...visible(command), ...topicsOf()];
+  }
   // A group whose default command takes an app: `svc app settings ID`.
   const taker = command.commands.find(({ name }) => name === "get") ?? command;
   const expected = taker.args[args.length] ?? taker.args.at(-1);

@@ -1,11 +1,11 @@
 /** What a running command works with. */
-import type { DescMessage, MessageShape } from "@bufbuild/protobuf";
+import type { DescMessage, MessageInitShape, MessageShape } from "@bufbuild/protobuf";
 import { SvcError } from "../errors.ts";
 import { chooseColumns } from "./choose-columns.ts";
 import { AdvisedError, describeFailure, failureJson } from "./failure.ts";
 import type { CliHost, OutputStream } from "./host.ts";
 import { localNode } from "./nodes/node-file.ts";
-import { hasPrivateStore } from "./no-daemon.ts";
+import { daemonCommand, hasPrivateStore } from "./no-daemon.ts";
 import { confirm, isInteractive } from "./prompt.ts";
 import { createPaint, wantsColor, type Paint } from "./render/color.ts";
 import { escapeCell } from "./render/escape.ts";
@@ -156,13 +156,18 @@ export class CommandContext implements AsyncDisposable {
     yield* (await this.client()).invoke(method, requests, { ...options, signal: AbortSignal.any(signals) });
   }
 
-  /** As {@link invoke}, for what may have nothing to say for hours: ends when nobody reads the output any more. */
+  /**
+   * As {@link invoke}, for what may have nothing to say for hours: ends when nobody reads the output any more, and begins again
+   * where the daemon goes away and comes back.
+   * @param request what to ask for, each time that it begins
+   */
   async *follow<I extends DescMessage, O extends DescMessage>(
     method: Method<I, O>,
-    requests: Requests<I>,
+    request: () => MessageInitShape<I>,
   ): AsyncIterable<MessageShape<O>> {
+    const { follow } = await import("./follow.ts");
     using _watch = await this.host.watchReader();
-    yield* this.invoke(method, requests);
+    yield* follow(this, method, request);
   }
 
   get tableStyle(): TableStyle {
@@ -181,7 +186,7 @@ export class CommandContext implements AsyncDisposable {
 
   /** A table with the columns that the line asks for. @throws UsageError for one that it does not have */
   table<Row>(columns: readonly Column<Row>[], rows: readonly Row[]): string {
-    const [first] = columns;
+    const first = columns.find(({ title }) => title !== "");
     if (this.options.quiet === true && first !== undefined)
       return rows.map((row) => `${escapeCell(first.value(row))}\n`).join("");
     return renderTable(chooseColumns(columns, this.options.columns), rows, this.tableStyle);
@@ -217,7 +222,9 @@ export class CommandContext implements AsyncDisposable {
 
   /** Says what failed: in words, or as one line of JSON in the shape of REST. @returns the exit code */
   report(error: unknown, app?: string): number {
-    const { exitCode, message, details } = describeFailure(error, app);
+    // What another path needs is not known.
+    const start = this.options.socket === undefined ? daemonCommand(this.host) : undefined;
+    const { exitCode, message, details } = describeFailure(error, app, start);
     if (this.json) {
       if (message !== "") this.host.stderr.write(formatJson(failureJson(error), 0));
       return exitCode;

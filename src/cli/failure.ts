@@ -2,7 +2,6 @@
 import { SvcError } from "../errors.ts";
 import { snakeCase } from "../lib/snake-case.ts";
 import { exitCodeOf, exitCodes } from "./exit-codes.ts";
-import { daemonCommand } from "./no-daemon.ts";
 import { escapeControls, escapeLines } from "./render/escape.ts";
 import { UnreachableError } from "./transport/http.ts";
 
@@ -54,8 +53,11 @@ export interface Failure {
   readonly details: readonly string[];
 }
 
-/** @param app the app that the command is about, for the command to try next */
-export function describeFailure(error: unknown, app?: string): Failure {
+/**
+ * @param app the app that the command is about, for the command to try next
+ * @param start how a daemon is started where none could be reached
+ */
+export function describeFailure(error: unknown, app?: string, start = "svc daemon"): Failure {
   if (error instanceof ReportedError) return { exitCode: error.exitCode, message: "", details: [] };
   if (error instanceof UsageError) {
     return { exitCode: exitCodes.usage, message: escapeControls(error.message), details: [] };
@@ -65,7 +67,7 @@ export function describeFailure(error: unknown, app?: string): Failure {
     const message = error instanceof Error ? error.message : String(error);
     return { exitCode: exitCodes.failed, message: escapeLines(message), details: [] };
   }
-  const next = nextStep(known, app === undefined ? undefined : escapeControls(app));
+  const next = nextStep(known, app === undefined ? undefined : escapeControls(app), start);
   const message = `${escapeControls(known.message)}${next}`;
   const exitCode = known instanceof MisconfiguredError ? exitCodes.misconfigured : exitCodeOf(known.code);
   return { exitCode, message, details: lastLines(known).map(escapeControls) };
@@ -107,9 +109,9 @@ const otherPort: Advice = {
 };
 
 /** @returns the end of the error's sentence; empty when nothing is known that it does not say already */
-function nextStep(error: SvcError, app: string | undefined): string {
+function nextStep(error: SvcError, app: string | undefined, start: string): string {
   if (error instanceof AdvisedError) return "";
-  if (error instanceof UnreachableError) return `; start a daemon: ${daemonCommand}`;
+  if (error instanceof UnreachableError) return `; start a daemon: ${start}`;
   const next = adviceOn(error);
   if (next === undefined || error.message.includes(next.command)) return "";
   if (next.takesApp !== true) return `${next.words}${next.command}`;

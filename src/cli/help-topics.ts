@@ -23,6 +23,12 @@ const pages: Readonly<Record<string, readonly [file: string, about: string]>> = 
   threats: ["threat-model.md", "what others send, and its bounds"],
 };
 
+/** What `svc help` takes beside the names of commands. */
+export function topicsOf(): readonly { readonly word: string; readonly description: string }[] {
+  const all = Object.entries(pages).map(([word, [, about]]) => ({ word, description: about }));
+  return [...all, { word: "topics", description: "the list of these pages" }];
+}
+
 /** @returns the exit code; undefined: there is no such topic */
 export async function showTopic(host: CliHost, topic: string): Promise<number | undefined> {
   if (topic === "topics") {

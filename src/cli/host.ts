@@ -9,6 +9,8 @@ export interface CliHost {
   /** The effective user id. */
   readonly uid: number;
   readonly home: string;
+  /** Where the host's own files lie: `/`, but in tests. */
+  readonly root: string;
   readonly stdin: Readable & Pick<ReadStream, "isTTY"> & Partial<Pick<ReadStream, "setRawMode">>;
   readonly stdout: OutputStream;
   readonly stderr: OutputStream;

@@ -98,6 +98,10 @@ export class InProcessClient implements Client {
     return Promise.resolve(false);
   }
 
+  isThere(): Promise<true> {
+    return Promise.resolve(true);
+  }
+
   [Symbol.asyncDispose](): Promise<void> {
     return this.#options.dispose();
   }

@@ -2,31 +2,47 @@
 import type { DescMessage, MessageShape } from "@bufbuild/protobuf";
 import { join } from "node:path";
 import { SvcError } from "../errors.ts";
+import { xdgDir } from "../lib/xdg.ts";
 import { exists } from "./exists.ts";
 import type { CliHost } from "./host.ts";
 import type { UnaryCall } from "./transport/calls.ts";
 import type { CallOptions, Client, Method, Requests } from "./transport/client.ts";
 
+/** What tells how a daemon is started here. */
+export type StartPlace = Pick<CliHost, "uid" | "home" | "env" | "sockets" | "root">;
+
 /** How to start a daemon, for the end of a sentence. */
-export const daemonCommand = "svc daemon (in a checkout: npm start)";
+export function daemonCommand(place: StartPlace): string {
+  const { uid, root, sockets } = place;
+  if (sockets.checkoutDir !== undefined) return "npm start";
+  if (!exists(join(root, "run/systemd/system"))) return "svc daemon";
+  const dirs =
+    uid === 0
+      ? ["etc/systemd/system", "usr/lib/systemd/system"]
+      : [join(xdgDir(place, "XDG_CONFIG_HOME", ".config"), "systemd/user")];
+  const start = `systemctl ${uid === 0 ? "" : "--user "}enable --now svc`;
+  // The unit of all comes with the package, that of a user's own from there.
+  return dirs.some((dir) => exists(join(root, dir, "svc.service"))) ? start : `svc setup && ${start}`;
+}
 
 /** Sentences by the methods that they concern: the full name of the service, then the name of the method in it. */
 export type CallNotes = Readonly<Record<string, string>>;
 
-const jobsWait = `jobs fire only while a daemon runs, and none does; start one: ${daemonCommand}`;
-
 /** About what a daemon would do and this process does not. */
-export const jobNotes: CallNotes = {
-  "svc.v1.ScheduleService/listSchedules": jobsWait,
-  "svc.v1.ScheduleService/getSchedule": jobsWait,
-  "svc.v1.ScheduleService/upsertSchedule": jobsWait,
-};
+export function jobNotes(place: StartPlace): CallNotes {
+  const wait = `jobs fire only while a daemon runs, and none does; start one: ${daemonCommand(place)}`;
+  return {
+    "svc.v1.ScheduleService/listSchedules": wait,
+    "svc.v1.ScheduleService/getSchedule": wait,
+    "svc.v1.ScheduleService/upsertSchedule": wait,
+  };
+}
 
 /** As {@link jobNotes}, where nothing has said yet that there is no daemon. */
-export const noDaemonNotes: CallNotes = {
-  ...jobNotes,
-  "svc.v1.DaemonService/getStatus": `no daemon runs: svc works in this process; start one: ${daemonCommand}`,
-};
+export function noDaemonNotes(place: StartPlace): CallNotes {
+  const none = `no daemon runs: svc works in this process; start one: ${daemonCommand(place)}`;
+  return { ...jobNotes(place), "svc.v1.DaemonService/getStatus": none };
+}
 
 /**
  * That the daemon of all users does not run, whose apps are not what a regular user would find without it; undefined where
@@ -90,6 +106,10 @@ export class NotingClient implements Client {
 
   outlives(): Promise<boolean> {
     return this.#client.outlives();
+  }
+
+  isThere(signal?: AbortSignal): Promise<boolean> {
+    return this.#client.isThere(signal);
   }
 
   [Symbol.asyncDispose](): PromiseLike<void> {

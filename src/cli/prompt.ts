@@ -59,17 +59,20 @@ export interface Removal {
   readonly question: string;
   /** What is lost with it, as the beginning of a sentence. */
   readonly loss: string;
+  /** Looks for it: what is not there is nothing to ask about. */
+  readonly look?: () => Promise<unknown>;
 }
 
 /**
  * Asks before something is destroyed, unless the command line says `--yes`.
- * @throws UsageError when there is nobody to ask; SvcError `canceled` when the answer is no
+ * @throws what `look` does; UsageError when there is nobody to ask; SvcError `canceled` when the answer is no
  */
 export async function confirmRemoval(
   { host, options }: { readonly host: CliHost; readonly options: { readonly yes?: boolean } },
-  { question, loss }: Removal,
+  { question, loss, look }: Removal,
 ): Promise<void> {
   if (options.yes === true) return;
+  await look?.();
   if (!isInteractive(host)) throw new UsageError(`${loss}: confirm with --yes`);
   if (!(await confirm(host, question))) throw nothingRemoved();
 }

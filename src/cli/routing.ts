@@ -12,7 +12,7 @@ import type { CliHost, SocketPaths } from "./host.ts";
 import { jobNotes, noDaemonNotes, NotingClient, systemDaemonDown } from "./no-daemon.ts";
 import { chooseNode, type NodeOptions } from "./nodes/choose-node.ts";
 import type { Client } from "./transport/client.ts";
-import { readAll, send, UnreachableError, type SocketEndpoint } from "./transport/http.ts";
+import { send, UnreachableError, type SocketEndpoint } from "./transport/http.ts";
 import { FallbackClient } from "./transport/fallback-client.ts";
 import { SocketClient } from "./transport/socket-client.ts";
 
@@ -85,8 +85,8 @@ export interface ConnectOptions {
   readonly allowPrivate: (problem: SvcError) => Promise<void>;
 }
 
-/** Milliseconds after which a call without an answer makes one ask for a sign of life, and those that this may take. */
-const [slowMs, probeTimeoutMs] = [1_000, 2_000];
+/** Milliseconds after which a call without an answer makes one ask for a sign of life. */
+const slowMs = 1_000;
 
 /** The client of the route. Whether something answers there shows at the first call. */
 export async function connect(host: CliHost, options: ConnectOptions): Promise<Client> {
@@ -99,18 +99,17 @@ export async function connect(host: CliHost, options: ConnectOptions): Promise<C
   const route = chooseRoute({ socketOption: target.socket, sockets: host.sockets, uid: host.uid });
   if (route.kind === "in-process") {
     const problem = systemDaemonDown(host);
-    if (problem === undefined) return new NotingClient(await openInProcess(), noDaemonNotes, warn);
+    if (problem === undefined) return new NotingClient(await openInProcess(), noDaemonNotes(host), warn);
     await allowPrivate(problem);
-    return new NotingClient(await openInProcess(), jobNotes, warn);
+    return new NotingClient(await openInProcess(), jobNotes(host), warn);
   }
   const endpoint = { socketPath: route.path, headers: sudoHeaders(host) };
   return new FallbackClient(new SocketClient(endpoint), {
-    answers: () => answers(endpoint, probeTimeoutMs),
     slowMs,
     openInProcess: async () => {
       if (!route.mayFallBack) throw await silenceOf(endpoint);
       warn(`no daemon answers on ${route.path}: working in this process, as root may`);
-      return new NotingClient(await openInProcess(), jobNotes, warn);
+      return new NotingClient(await openInProcess(), jobNotes(host), warn);
     },
   });
 }
@@ -127,17 +126,6 @@ async function silenceOf(endpoint: SocketEndpoint): Promise<SvcError> {
     "unavailable",
     `the daemon on ${endpoint.socketPath} takes connections and answers nothing; see its log, or restart it`,
   );
-}
-
-/** Whether a daemon is there and alive. */
-async function answers(endpoint: SocketEndpoint, timeoutMs: number): Promise<boolean> {
-  try {
-    await readAll(await send(endpoint, { method: "GET", path: "/healthz", timeoutMs }));
-    return true;
-  } catch (error) {
-    if (error instanceof SvcError) return false;
-    throw error;
-  }
 }
 
 /** Root behind sudo tells who called it, so that what it installs belongs to that user (S 5.2.3). */

@@ -1,13 +1,12 @@
 /** A list that is watched: the same command again and again, in its place on a terminal, one below the other elsewhere. */
 import { Writable } from "node:stream";
+import { Away } from "./away.ts";
 import type { CommandContext } from "./context.ts";
-import { asSvcError } from "./failure.ts";
 import type { OutputStream } from "./host.ts";
 import { LiveTable } from "./render/live-table.ts";
 import { truncate } from "./render/width.ts";
 
 const watchMs = 2_000;
-const notConnected = "not connected; trying again";
 
 export async function watch(
   context: CommandContext,
@@ -18,22 +17,23 @@ export async function watch(
   const live = new LiveTable(inPlace);
   /** What was shown last; none before the first answer. */
   let shown: string | undefined;
-  let isConnected = true;
+  const away = new Away(context);
   for (;;) {
     const [text, notes] = [new Taken(stdout), new Taken(stdout)];
     try {
       await look(context.writingTo(text.stream, notes.stream));
-      isConnected = true;
+      away.end();
       // What is said beside a list moves with it, and is said once elsewhere.
       if (!inPlace && shown === undefined && notes.text !== "") context.host.stderr.write(notes.text);
       shown = inPlace ? text.text + cut(notes.text, stdout.columns) : text.text;
       await context.print(context.json ? oneLine(shown) : live.next(shown));
     } catch (error) {
       // A daemon that is restarted is there again soon. One that never answered is told at once.
-      if (shown === undefined || asSvcError(error)?.code !== "unavailable") throw error;
-      if (inPlace && isConnected) await context.print(live.next(`${shown}${notConnected}\n`));
-      else if (isConnected) context.note(notConnected);
-      isConnected = false;
+      const last = shown;
+      if (last === undefined) throw error;
+      const inItsPlace = (line: string): Promise<void> => context.print(live.next(`${last}${line}\n`));
+      await (inPlace ? away.wait(error, inItsPlace) : away.wait(error));
+      continue;
     }
     await context.pause(watchMs);
   }

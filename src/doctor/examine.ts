@@ -1,12 +1,15 @@
 /** Holds each assumption that svc makes against this host (`svc doctor`). Changes nothing. */
-import { loadConfig } from "../daemon/config.ts";
-import type { PathEnvironment } from "../daemon/paths.ts";
+import { existsSync } from "node:fs";
+import { resolve } from "node:path";
+import { loadConfig, parseConfig, type Config } from "../daemon/config.ts";
+import { defaultPaths, type PathEnvironment } from "../daemon/paths.ts";
+import { SvcError } from "../errors.ts";
 import { checkCgroups } from "./cgroups.ts";
 import { checkDisk } from "./disk.ts";
 import { checkDns } from "./dns.ts";
 import { checkDaemon, checkExposure, checkPort } from "./doors.ts";
 import { checkEngine } from "./engine.ts";
-import { problem, type Check, type Finding, type Place } from "./finding.ts";
+import { ok, problem, type Check, type Finding, type Place } from "./finding.ts";
 import { checkGit, checkMkfifo, checkNode, checkSetpriv } from "./programs.ts";
 import { checkPermissions, checkStore } from "./store.ts";
 import { checkClock, checkTimeZone } from "./time.ts";
@@ -42,18 +45,39 @@ const checks: Readonly<Record<string, Check>> = {
   store: checkStore,
 };
 
-/** @throws SvcError for a configuration that cannot be used: what else there is follows from it */
+/** Of a configuration that cannot be used the rest is held against the defaults. */
 export async function examine({
   configFile,
   environment,
   findDaemon,
 }: ExamineOptions): Promise<readonly NamedFinding[]> {
-  const config = await loadConfig({ file: configFile, environment });
+  const { config, finding } = await configurationAt(configFile, environment);
   const { uid, env } = environment;
   const place: Place = { config, uid, env, servedAt: await findDaemon(config.api.socket) };
-  return Promise.all(
-    Object.entries(checks).map(async ([check, look]) => ({ check, ...(await findingOf(look, place)) })),
-  );
+  const others = Object.entries(checks).map(async ([check, look]) => ({
+    check,
+    ...(await findingOf(look, place)),
+  }));
+  return [{ check: "configuration", ...finding }, ...(await Promise.all(others))];
+}
+
+async function configurationAt(
+  file: string | undefined,
+  environment: PathEnvironment,
+): Promise<{ readonly config: Config; readonly finding: Finding }> {
+  try {
+    const config = await loadConfig({ file, environment });
+    const isThere = existsSync(config.file);
+    return { config, finding: ok(isThere ? config.file : `the defaults, as there is no ${config.file}`) };
+  } catch (error) {
+    if (!(error instanceof SvcError)) throw error;
+    const at = file ?? defaultPaths(environment).configFile;
+    const why = error.message.includes(at) ? error.message : `${at}: ${error.message}`;
+    return {
+      config: parseConfig({}, resolve(at), environment),
+      finding: problem(`${why}; what follows goes by the defaults`),
+    };
+  }
 }
 
 async function findingOf(look: Check, place: Place): Promise<Finding> {

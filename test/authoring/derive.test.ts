@@ -327,7 +327,7 @@ test("of several files the one that says how it runs counts, and another may be 
 
 test("a directory with nothing that is known, and one behind a link, are no packages", async (t) => {
   await t.throwsAsync(plan(t, { "notes.txt": "" }), {
-    message: /^(\/.+) has nothing to make a package of; .*: svc package init \1 --template NAME$/,
+    message: /^(\/.+) has nothing to make a package of; .*: svc package init '\1' --template NAME$/,
   });
   const dir = await directory(t, {});
   await symlink("/etc/hostname", join(dir, "compose.yaml"));

@@ -142,6 +142,11 @@ debianTest(
       `${native} setpriv --reuid=1 --clear-groups sleep 1000 > /dev/null 2>&1 & echo $!`,
     );
 
+    // A long command of a user's has where it lies open.
+    const command = await sh(
+      `setpriv --reuid=1 --clear-groups sleep 1000 9< /usr/lib/svc/${first} > /dev/null 2>&1 & echo $!`,
+    );
+
     // What a configuration leaves that was killed in the middle.
     await symlink(first, path("/usr/lib/svc/current.new"));
     await install(3);
@@ -157,10 +162,14 @@ debianTest(
     t.is(await current(), third, "nothing is configured");
     await sh(`kill ${supervisor}`);
     await install(4);
+    t.deepEqual(await runs(), [first, second, third, await current()].sort(), "that of the command, too");
+    await sh(`kill ${command}`);
+    const before = await current();
+    await install(4);
     const fourth = await current();
     t.deepEqual(
       await runs(),
-      [second, third, fourth].sort(),
+      [second, before, fourth].sort(),
       "that of the daemon, the one before, and the new one",
     );
     t.regex(await sh("svc"), /^4 /, "slower to start, no more");

@@ -270,8 +270,11 @@ test("an app that fails keeps none of the others from its backup", async (t) => 
 test("lists say how old archives are, and of which app there are none", async (t) => {
   await using fake = await startFake();
   const all = (await fake.svc(["ls"])).stdout.split("\n").map((line) => line.split(/ {2,}/));
-  t.deepEqual(all[0], ["APP", "STORAGE", "MADE", "SIZE", "PROVEN", "NAME"]);
-  t.is(all[1]?.[2], "1d ago");
+  t.deepEqual(all[0], ["NAME", "APP", "STORAGE", "MADE", "SIZE", "PROVEN"]);
+  t.is(all[1]?.[3], "1d ago");
+  const [newest] = (await fake.svc(["ls", "-q"])).stdout.split("\n");
+  t.is(newest, all[1]?.[0]);
+  t.is((await fake.svc(["show", "hello", newest ?? ""])).exitCode, 0, "what is listed is what is named");
   t.is(
     (await fake.svc(["ls", "new"])).stderr,
     "There are no backups of new. Make one: svc backup create new\n",
@@ -362,6 +365,11 @@ test("what is said of a storage changes, and nothing else", async (t) => {
 
   const added = await fake.svc(["storage", "add", "new", "--dir", "/mnt/new"]);
   t.is(added.stdout, "Added new. Try it: svc backup storage test new\n");
+  t.regex(
+    added.stderr,
+    /^warning: there is no \/mnt\/new yet: the first backup makes it; .*mount that first\n$/,
+  );
+  t.is((await fake.svc(["storage", "add", "new", "--dir", "/tmp"])).stderr, "");
   const bucket = ["--bucket", "backups", "--s3"];
   const again = await fake.svc(["storage", "add", "far", ...bucket, far.endpoint]);
   t.is(again.exitCode, 0, again.stderr);

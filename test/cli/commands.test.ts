@@ -56,6 +56,11 @@ const cases: CommandCase[] = [
     stderr: /longer than 0\.2 s; give it more time with --timeout/,
   },
   { args: ["app", "remove", "idle"], exitCode: 2, stderr: /confirm with --yes/ },
+  {
+    args: ["app", "remove", "idle", "idel"],
+    exitCode: 3,
+    stderr: /^svc: no app "idel"; see what is installed with: svc ls\n$/,
+  },
   { args: ["app", "rm", "idle", "--yes"], stdout: /^Removed idle and freed 3\.0 GiB\n$/ },
   {
     args: ["app", "clone", "hello"],
@@ -154,6 +159,16 @@ const cases: CommandCase[] = [
     args: ["install", "examples"],
     exitCode: 3,
     stderr: /no package "examples"; what is here: svc install \.\/examples\n$/,
+  },
+  {
+    args: ["install", "examples/hello/svc.yaml"],
+    exitCode: 2,
+    stderr: /is no package id, .*; what is here: svc install \.\/examples\/hello\/svc\.yaml\n$/,
+  },
+  {
+    args: ["install", "src/cli"],
+    exitCode: 2,
+    stderr: /no source "src" is configured; .*; what is here: svc install \.\/src\/cli\n$/,
   },
   {
     args: ["install", "nowhere"],

@@ -27,6 +27,12 @@ async function complete(words: readonly string[]): Promise<string[]> {
 for (const [words, expected] of [
   [["st"], ["status", "stats", "stacks"]],
   [
+    ["help", "pa"],
+    ["package", "packages"],
+  ],
+  [["help", "backup", "ve"], ["verify"]],
+  [["backup", "help", "ve"], ["verify"]],
+  [
     ["app", "re"],
     ["restart", "repull", "remove"],
   ],

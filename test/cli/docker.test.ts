@@ -45,6 +45,7 @@ const cases: CommandCase[] = [
   { args: ["stop"], exitCode: 2, stderr: /name containers, or a compose project with --project/ },
   { args: ["stop", "web", "--project", "shop"], exitCode: 2, stderr: /name containers, or a/ },
   { args: ["rm", "web"], exitCode: 2, stderr: /confirm with --yes/ },
+  { args: ["rm", "nope"], exitCode: 3, stderr: /no container "nope"/ },
   { args: ["rm", "web", "--yes"], stdout: /^Removed web\n$/ },
   {
     args: ["inspect", "web"],

@@ -45,8 +45,8 @@ test("a host with a daemon is in order", async (t) => {
     [...found.values()].filter(({ state }) => state === "problem"),
     [],
   );
-  t.is(found.size, 15);
-  for (const check of ["node", "git", "daemon", "port", "exposure", "permissions", "store"])
+  t.is(found.size, 16);
+  for (const check of ["node", "git", "daemon", "port", "exposure", "permissions", "store", "configuration"])
     t.is(found.get(check)?.state, "ok", check);
   t.regex(found.get("store")?.text ?? "", /is sound$/);
   const { stdout, exitCode: again } = await examine(daemon.configFile);
@@ -147,9 +147,17 @@ test("the daemon is found by its socket", async (t) => {
   t.deepEqual(await listenersAt("/nonexistent"), []);
 });
 
-test("a configuration that cannot be used ends it", async (t) => {
+test("of a configuration that cannot be used the rest goes by the defaults", async (t) => {
   const { file } = await place(t, "[api]\nlistn = 1\n");
-  const { exitCode, stderr } = await examine(file);
-  t.is(exitCode, 2);
-  t.regex(stderr, /listn/);
+  for (const [config, why] of [
+    [file, /svc\.toml: api\.listn.*; what follows goes by the defaults$/],
+    [`${file}.missing`, /^there is no configuration file .*\.missing; what follows/],
+  ] as const) {
+    const { exitCode, found } = await findingsOf(config);
+    t.is(exitCode, 1);
+    t.is(found.get("configuration")?.state, "problem");
+    t.regex(found.get("configuration")?.text ?? "", why);
+    t.is(found.size, 16);
+    t.is(found.get("git")?.state, "ok");
+  }
 });

@@ -32,10 +32,20 @@ function answering(answer: string, ...args: string[]): Promise<SvcRun> {
   return runSvc(args, { host: { uid, stdin }, terminal: true });
 }
 
+test("what is to be typed next is quoted where a shell would break it", async (t) => {
+  const dir = join(await directory(t), "Ada's first");
+  const quoted = `'${dir.replace("'", String.raw`'\''`)}'`;
+  const begun = await svc("package", "init", dir, "--template", "node", "--yes", "--id", "first");
+  t.true(begun.stderr.endsWith(`Try it: svc package run ${quoted}\n`), begun.stderr);
+  const checked = await svc("package", "check", dir);
+  t.true(checked.stderr.endsWith(`svc install ${quoted}\n`), checked.stderr);
+});
+
 test("init begins a package, which check finds nothing in", async (t) => {
   const dir = join(await directory(t), "fresh");
   const begun = await svc("package", "init", dir, "--template", "node", "--yes");
   t.is(begun.exitCode, 0, begun.stderr);
+  t.is(begun.stdout, "", "nothing that it would be advised of");
   t.regex(begun.stderr, /Try it: svc package run/);
   t.deepEqual((await readdir(dir)).sort(), ["package.json", "server.js", "svc.yaml"]);
   const checked = await svc("package", "check", dir);

@@ -5,6 +5,7 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { PassThrough } from "node:stream";
 import { chooseRoute, sudoHeaders } from "../../src/cli/routing.ts";
+import { daemonCommand } from "../../src/cli/no-daemon.ts";
 import { InProcessClient } from "../../src/cli/in-process-client.ts";
 import { appOf, createFakePipeline, localUser, startFakeDaemon } from "./support/fake-daemon.ts";
 import { runSvc } from "./support/run-svc.ts";
@@ -143,7 +144,7 @@ test("without a socket a command works in this process, and closes it", async (t
 
 test("without a daemon, status says so and how to start one", async (t) => {
   const { openInProcess } = inProcess();
-  const warning = /^warning: no daemon runs: svc works in this process; start one: svc daemon .*\n$/;
+  const warning = /^warning: no daemon runs: svc works in this process; start one: svc daemon\n$/;
   const text = await runSvc(["status"], { dependencies: { openInProcess } });
   t.regex(text.stdout, /^Daemon: none; svc 1\.2\.3 \(user\) in this process\nApps: .*1 installed/);
   t.regex(text.stderr, warning);
@@ -152,9 +153,42 @@ test("without a daemon, status says so and how to start one", async (t) => {
   t.regex(json.stderr, warning);
 });
 
-const jobsWait = /^warning: jobs fire only while a daemon runs, and none does; start one: svc daemon .*\n$/;
+test("how a daemon is started goes by where svc is", async (t) => {
+  const root = await mkdtemp(join(tmpdir(), "svc-root-"));
+  t.teardown(() => rm(root, { recursive: true }));
+  const of = (uid: number, checkoutDir?: string): string =>
+    daemonCommand({
+      ...{ uid, root, env: {}, home: "/home/ada" },
+      sockets: { checkoutDir, system: "", user: "" },
+    });
+  t.deepEqual([of(0), of(1000), of(1000, "/srv/svc/.svc")], ["svc daemon", "svc daemon", "npm start"]);
+  await mkdir(join(root, "run/systemd/system"), { recursive: true });
+  t.is(of(0), "svc setup && systemctl enable --now svc");
+  t.is(of(1000), "svc setup && systemctl --user enable --now svc");
+  for (const dir of ["usr/lib/systemd/system", "home/ada/.config/systemd/user"]) {
+    await mkdir(join(root, dir), { recursive: true });
+    await writeFile(join(root, dir, "svc.service"), "");
+  }
+  t.is(of(0), "systemctl enable --now svc");
+  t.is(of(1000), "systemctl --user enable --now svc");
+  const { openInProcess } = inProcess();
+  const host = { uid: 0, root };
+  const { stderr } = await runSvc(["status"], { host, dependencies: { openInProcess } });
+  t.regex(stderr, /; start one: systemctl enable --now svc\n$/);
+  const gone = { checkoutDir: undefined, system: join(root, "svc.sock"), user: join(root, "svc.sock") };
+  await writeFile(gone.system, "");
+  const lost = await runSvc(["ls"], { host: { root, sockets: gone } });
+  t.regex(lost.stderr, /; start a daemon: svc setup && systemctl --user enable --now svc\n$/);
+  const named = await runSvc(["ls", "--socket", gone.system], { host: { root } });
+  t.regex(named.stderr, /; start a daemon: svc daemon\n$/, "of another place nothing is known");
+});
+
+const jobsWait = /^warning: jobs fire only while a daemon runs, and none does; start one: svc daemon\n$/;
 for (const [args, warning] of [
-  [["list"], /^warning: jobs fire only while a daemon runs.*\nThere are no jobs\..*\n$/],
+  [
+    ["list"],
+    /^warning: jobs fire only while a daemon runs.*\nThere are no jobs\..* daily@03:00 backup --app ID\n$/,
+  ],
   [["list", "--json"], jobsWait],
   [["add", "*/5 * * * *", "shell", "--command", "echo hi"], jobsWait],
   [["show", "nope", "--json"], /^\{"error":.*\n$/],

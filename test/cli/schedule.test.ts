@@ -128,6 +128,7 @@ const cases: CommandCase[] = [
     stderr: /^svc: no schedule "nope"; see the jobs with: svc schedule list\n$/,
   },
   { args: ["remove", "echo"], exitCode: 2, stderr: /confirm with --yes/ },
+  { args: ["remove", "ecoh"], exitCode: 3, stderr: /no schedule "ecoh"/ },
   { args: ["rm", "echo", "off", "--yes"], stdout: /^Removed echo\nRemoved off\n$/ },
   { args: ["rm", "push", "-y"], stdout: /^Removed push\n$/, stderr: /managed by "platform"/ },
   { args: ["run", "echo"], stdout: /^hi\n$/, stderr: /^Run 7 succeeded: exit 0, took 1\.5s\n$/ },

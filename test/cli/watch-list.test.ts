@@ -27,7 +27,7 @@ async function watched(looks: readonly Look[], { isTTY = false } = {}): Promise<
     ...{ stdout: stream("stdout"), stderr: stream("stderr") },
   } as unknown as CliHost;
   const context = new CommandContext(host, { color: false }, () => Promise.reject(new Error("in-process")));
-  context.client = () => Promise.resolve({} as Client);
+  context.client = () => Promise.resolve({ isThere: () => Promise.resolve(true) } as unknown as Client);
   let looked = 0;
   context.pause = () =>
     looked < looks.length ? Promise.resolve() : Promise.reject(new SvcError("canceled", "interrupted"));
@@ -62,7 +62,7 @@ test("elsewhere a note beside the list is said once, and so is a daemon that is 
   const { ended, stdout, stderr } = await watched([noted, noted, away, away, noted, away]);
   t.is(ended, "interrupted");
   t.deepEqual(stdout, ["hello\n\n", "hello\n\n", "hello\n\n"]);
-  const lost = "not connected; trying again\n";
+  const lost = "nobody is there; waiting\n";
   t.deepEqual(stderr, ["one of them is stopped since yesterday\n", lost, lost]);
 });
 
@@ -75,7 +75,7 @@ test("on a terminal what is said stands below the list, a line each, and goes wi
   t.deepEqual(stdout, [
     shown,
     back(2) + shown,
-    `${back(2)}${shown}not connected; trying again\n`,
+    `${back(2)}${shown}nobody is there; waiting\n`,
     `${back(3)}hello\n`,
   ]);
 });

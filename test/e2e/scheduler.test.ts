@@ -1,8 +1,11 @@
 /** Jobs that fire by themselves in a daemon, and what becomes of their runs when it ends. */
 import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
 import { access, mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { text } from "node:stream/consumers";
 import { createClient, type Client } from "@connectrpc/connect";
 import test from "ava";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
@@ -16,6 +19,7 @@ import { isRoot, needsRoot, socketTransport, startDaemon } from "../support/daem
 import { errorOf } from "../support/errors.ts";
 import { eventually } from "../support/eventually.ts";
 import { addVersion, freePort, writeRepository } from "../support/packages.ts";
+import { main } from "../support/svc-main.ts";
 import { FakeClock } from "../support/fake-clock.ts";
 
 type Schedules = Client<typeof ScheduleService>;
@@ -119,6 +123,28 @@ test("a graceful stop ends the runs that go", async (t) => {
   for (const pid of pids) t.false(await isAlive(pid));
   await daemon.restart();
   const [run] = await endedRuns(schedules, "long", 1);
+  t.like(run, { status: "CANCELED", error: "it was canceled: the daemon stopped", output: "begun\n" });
+});
+
+test("one that somebody watches says so, too, and to whoever watches", async (t) => {
+  await using daemon = await startDaemon();
+  const schedules = daemon.client(ScheduleService);
+  const action = { type: "shell", command: "echo begun; sleep 1000" };
+  await schedules.upsertSchedule({ id: "watched", trigger: "daily@03:00", utc: true, action });
+  const child = spawn(process.execPath, [main, "--socket", daemon.socketPath, "schedule", "run", "watched"], {
+    stdio: ["ignore", "pipe", "pipe"],
+  });
+  const told = text(child.stderr);
+  await once(child.stdout, "data");
+  const exited = once(child, "exit");
+  await daemon.stop();
+  t.deepEqual(await exited, [6, null]);
+  t.is(
+    await told,
+    "svc: run 1 of watched ended with the daemon; what came of it: svc schedule runs watched\n",
+  );
+  await daemon.restart();
+  const [run] = await endedRuns(daemon.client(ScheduleService), "watched", 1);
   t.like(run, { status: "CANCELED", error: "it was canceled: the daemon stopped", output: "begun\n" });
 });
 

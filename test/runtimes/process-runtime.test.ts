@@ -76,6 +76,15 @@ const failures = [
     message: /SIGSEGV/,
   },
 ];
+for (const argv of [["nosuchprogram"], ["./nosuchprogram"]]) {
+  test(`what executes it for svc does not say it in other words: ${argv.join(" ")}`, async (t) => {
+    await using fixture = await Fixture.create();
+    const app = await fixture.app(argv, { limits: { openFiles: 77 } });
+    const message = /did not start: program "(\.\/)?nosuchprogram" was not found( in PATH)?$/;
+    const error = await t.throwsAsync<SvcError<"start_failed">>(fixture.runtime.start(app), { message });
+    t.deepEqual(error.payload?.lastLines, []);
+  });
+}
 for (const { title, argv, payload, message } of failures) {
   test(`a start that fails at once tells why: ${title}`, async (t) => {
     await using fixture = await Fixture.create();

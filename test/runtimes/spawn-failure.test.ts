@@ -5,7 +5,7 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import test from "ava";
-import { describeSpawnFailure } from "../../src/runtimes/process/spawn-failure.mjs";
+import { describeSpawnFailure, missingProgram } from "../../src/runtimes/process/spawn-failure.mjs";
 
 const cases: { title: string; program: string; cwd?: string; expected: RegExp }[] = [
   {
@@ -40,6 +40,23 @@ for (const { title, program, cwd = ".", expected } of cases) {
     t.regex(describeSpawnFailure(error, program, workingDir), expected);
   });
 }
+
+test("what a program is missing is known before another executes it", async (t) => {
+  const dir = await mkdtemp(join(tmpdir(), "svc-spawn-"));
+  t.teardown(() => rm(dir, { recursive: true }));
+  await writeFile(join(dir, "plain"), "");
+  const missing = (program: string, path?: string): string | undefined =>
+    missingProgram({ argv: [program], cwd: dir, env: path === undefined ? {} : { PATH: path } });
+  for (const [program, path] of [
+    ["./plain", "/usr/bin"],
+    ["plain", `/nonexistent:${dir}`],
+    ["plain", "/nonexistent:"],
+    ["plain", undefined],
+  ] as const)
+    t.is(missing(program, path), undefined, `${program} in ${path ?? "no PATH"}`);
+  t.is(missing("plain", "/usr/bin"), 'program "plain" was not found in PATH');
+  t.is(missing("./none", "/usr/bin"), 'program "./none" was not found');
+});
 
 /** Some errors are thrown, others come later. */
 async function spawnError(program: string, cwd: string): Promise<NodeJS.ErrnoException> {

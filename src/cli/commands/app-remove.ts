@@ -1,5 +1,6 @@
 /** `svc app remove`: apps and all their data. */
 import type { Command } from "commander";
+import { notFound } from "../../errors.ts";
 import type { CommandContext } from "../context.ts";
 import { forEachName } from "../for-each.ts";
 import type { RunCommand } from "../run-command.ts";
@@ -21,12 +22,21 @@ async function remove(context: CommandContext, ids: readonly string[]): Promise<
   await confirmRemoval(context, {
     question: `Remove ${escapeControls(ids.join(", "))} with all data?`,
     loss: "removing an app destroys its data",
+    look: async () => {
+      for (const id of ids) await requireApp(context, id);
+    },
   });
   await forEachName(context, ids, {
     call: (id) => context.call(calls.removeApp, { id }),
     text: (removed) =>
       `Removed ${removed.id} and freed ${formatBytes(removed.freed_bytes)}${jobsText(removed)}`,
   });
+}
+
+/** What cannot be undone takes the whole id, which a call that only looks would take by its beginning, too. */
+async function requireApp(context: CommandContext, id: string): Promise<void> {
+  const found = await context.call(calls.getApp, { id });
+  if (found.id !== id) throw notFound("app", id);
 }
 
 /** A daemon of before says nothing of jobs. */

@@ -1,5 +1,6 @@
 /** `svc audit`: who changed what. */
 import type { Command } from "commander";
+import { Away } from "../away.ts";
 import type { CommandContext } from "../context.ts";
 import { exitCodes } from "../exit-codes.ts";
 import { ReportedError } from "../failure.ts";
@@ -73,6 +74,7 @@ async function follow(
   options: AuditOptions,
   first: readonly AuditRecord[],
 ): Promise<void> {
+  const away = new Away(context);
   let fresh = first;
   let lastSeq = 0;
   for (;;) {
@@ -80,7 +82,7 @@ async function follow(
     if (context.json) for (const record of fresh.toReversed()) await context.printJsonLine(record);
     else await printRecords(context, fresh, fresh === first);
     await context.pause(followIntervalMs);
-    fresh = await fetchRecords(context, options, Infinity, lastSeq);
+    fresh = await away.through(() => fetchRecords(context, options, Infinity, lastSeq));
   }
 }
 

@@ -23,7 +23,7 @@ const endTimeoutMs = 30_000;
 async function dial({ host, options }: CommandContext): Promise<void> {
   const route = chooseRoute({ socketOption: options.socket, sockets: host.sockets, uid: host.uid });
   if (route.kind === "in-process") {
-    throw new SvcError("unavailable", `no daemon runs; start one there: ${daemonCommand}`);
+    throw new SvcError("unavailable", `no daemon runs; start one there: ${daemonCommand(host)}`);
   }
   const { stdin, stdout, interrupted } = host;
   const socket = connect({ path: route.path, allowHalfOpen: true });

@@ -58,7 +58,7 @@ function checkoutConfig({ checkoutDir }: SocketPaths): string | undefined {
 
 function lineOf({ paint }: CommandContext, { check, state, text }: NamedFinding): string {
   const [mark, color] = marks[state];
-  return `${paint(color, mark.padEnd(8))} ${check.padEnd(12)} ${escapeControls(text)}\n`;
+  return `${paint(color, mark.padEnd(8))} ${check.padEnd(13)} ${escapeControls(text)}\n`;
 }
 
 async function isServed(socketPath: string): Promise<boolean> {

@@ -1,5 +1,6 @@
 /** `svc events`: what happened on the node, and what happens. */
 import { Option, type Command } from "commander";
+import type { Event as EventMessage } from "../../../gen/svc/v1/event_pb.ts";
 import { EventKinds } from "../../../gen/svc/v1/words.ts";
 import type { CommandContext } from "../context.ts";
 import { UsageError } from "../failure.ts";
@@ -42,20 +43,48 @@ export function addEventsCommand(parent: Command, run: RunCommand): void {
 }
 
 async function showEvents(context: CommandContext, options: EventsOptions): Promise<void> {
-  const { EventSchema, EventService } = await import("../../../gen/svc/v1/event_pb.ts");
-  const { messageToRest } = await import("../transport/rest-json.ts");
+  const { EventService } = await import("../../../gen/svc/v1/event_pb.ts");
   const { follow = false, after = "", app: appId = "", kind } = options;
   // With or without what is behind the dot.
   const known = new Set(EventKinds.flatMap((each) => [each, each.replace(/\..*/, "")]));
   for (const each of kind)
     if (!known.has(each))
       throw new UsageError(`there is no kind "${each}"; there are ${EventKinds.join(", ")}`);
-  const request = { after, appId, kinds: [...kind], past: !follow && after === "", untilNow: !follow };
-  for await (const message of context.invoke(EventService.method.streamEvents, [request])) {
-    const event = messageToRest(EventSchema, message);
-    if (context.json) await context.printJsonLine(event);
-    else if (event.kind !== "begin") await context.print(eventLine(context, event));
+  const chosen = { appId, kinds: [...kind] };
+  if (follow) return followEvents(context, chosen, after);
+  const request = { ...chosen, after, past: after === "", untilNow: true };
+  for await (const event of context.invoke(EventService.method.streamEvents, [request]))
+    await printEvent(context, event);
+}
+
+async function followEvents(
+  context: CommandContext,
+  chosen: { readonly appId: string; readonly kinds: string[] },
+  after: string,
+): Promise<void> {
+  const { EventService } = await import("../../../gen/svc/v1/event_pb.ts");
+  let start = { after, past: false };
+  for (let isOver = false; !isOver;) {
+    isOver = true;
+    for await (const event of context.follow(EventService.method.streamEvents, () => ({
+      ...chosen,
+      ...start,
+    }))) {
+      await printEvent(context, event);
+      // What is held now, as by a daemon that has just begun, is all later than what was seen.
+      isOver = event.kind !== "reset";
+      start = isOver ? { after: event.cursor, past: false } : { after: "", past: true };
+      if (!isOver) break;
+    }
   }
+}
+
+async function printEvent(context: CommandContext, message: EventMessage): Promise<void> {
+  const { EventSchema } = await import("../../../gen/svc/v1/event_pb.ts");
+  const { messageToRest } = await import("../transport/rest-json.ts");
+  const event = messageToRest(EventSchema, message);
+  if (context.json) await context.printJsonLine(event);
+  else if (event.kind !== "begin") await context.print(eventLine(context, event));
 }
 
 /** `2026-03-29 03:00:00 +02:00  app.crashed        hello  CRASHED  it exited with code 1` */

@@ -31,7 +31,7 @@ async function showHost(context: CommandContext, { watch = false }: HostOptions)
   const live = new LiveTable(context.host.stdout.isTTY === true);
   const { samples } = await context.call(calls.getMetricsHistory, { limit: shownSamples });
   let seen: readonly HostMetrics[] = samples;
-  for await (const message of context.follow(MonitorService.method.streamSystemMetrics, [{}])) {
+  for await (const message of context.follow(MonitorService.method.streamSystemMetrics, () => ({}))) {
     const sample = messageToRest<typeof SystemMetricsSchema, "camel">(SystemMetricsSchema, message);
     // The stream begins with one that the history may have.
     seen = [...seen.filter(({ sampledAt }) => sampledAt !== sample.sampledAt), sample].slice(-shownSamples);

@@ -4,6 +4,7 @@ import type { MessageInitShape } from "@bufbuild/protobuf";
 import type { InstallAppRequestSchema } from "../../../gen/svc/v1/app_pb.ts";
 import { resolve } from "node:path";
 import { SvcError, type ReasonPayloads } from "../../errors.ts";
+import { shellWord } from "../../lib/shell-word.ts";
 import { absoluteIfPath } from "../absolute-path.ts";
 import { acceptedBy, acceptingLicenses, type AcceptOptions } from "../accept-license.ts";
 import { runWithAdvice } from "../advice.ts";
@@ -113,10 +114,17 @@ function byWhatIsHere({ host, options }: CommandContext, spec: string, error: un
   if (known === undefined || !readsFilesHere(host, options)) return error;
   if (known.reason === "no_manifest" && spec.startsWith("/") && !exists(spec))
     return new AdvisedError(known, `there is no ${spec}`);
-  const isName = known.reason === "not_found" && /^[\w.-]+$/.test(spec);
-  return isName && exists(resolve(spec))
-    ? new AdvisedError(known, `${known.message}; what is here: svc install ./${spec}`)
+  const isWhat = known.reason === "not_found" || namesNoPackage(known);
+  return isWhat && !spec.startsWith("/") && !spec.includes(":") && exists(resolve(spec))
+    ? new AdvisedError(known, `${known.message}; what is here: svc install ${shellWord(`./${spec}`)}`)
     : error;
+}
+
+/** Whether it is the spec itself that is refused, as one whose source there is not. */
+function namesNoPackage({ reason, payload }: SvcError): boolean {
+  if (reason !== "invalid_request") return false;
+  const { violations = [] } = payload as ReasonPayloads["invalid_request"];
+  return violations.length > 0 && violations.every(({ field = "" }) => ["spec", "source"].includes(field));
 }
 
 /** The command line names no id: what is to be done next goes by the one that the app was given. */

@@ -2,7 +2,13 @@
 import { resolve } from "node:path";
 import { Option, type Command } from "commander";
 import type { PackageReport } from "../../authoring/check.ts";
-import { templateFiles, templateNames, type TemplateName } from "../../authoring/templates.ts";
+import {
+  templateFiles,
+  templateMemory,
+  templateNames,
+  type TemplateName,
+} from "../../authoring/templates.ts";
+import { shellWord } from "../../lib/shell-word.ts";
 import { runWithAdvice } from "../advice.ts";
 import { adviceOnSettings, setFileOption, setStdinOption } from "../assignments.ts";
 import type { CommandContext } from "../context.ts";
@@ -65,13 +71,16 @@ export function addPackageCommand(parent: Command, run: RunCommand): void {
 
 async function init(context: CommandContext, dir: string, options: InitOptions): Promise<void> {
   const path = resolve(dir, "svc.yaml");
-  if (exists(path)) throw new UsageError(`${path} is there already; check it: svc package check ${dir}`);
+  if (exists(path))
+    throw new UsageError(`${path} is there already; check it: svc package check ${shellWord(dir)}`);
   const { template, ...plan } = options;
   if (template === undefined && !exists(dir))
-    throw new UsageError(`there is no ${dir}; to begin one: svc package init ${dir} --template NAME`);
+    throw new UsageError(
+      `there is no ${dir}; to begin one: svc package init ${shellWord(dir)} --template NAME`,
+    );
   await writePlanned(context, dir, {
     ...plan,
-    ...(template !== undefined && { begunWith: templateFiles(template) }),
+    ...(template !== undefined && { begunWith: templateFiles(template), memory: templateMemory }),
   });
   const report = await checked(context, dir);
   if (context.json) {
@@ -81,7 +90,10 @@ async function init(context: CommandContext, dir: string, options: InitOptions):
   }
   if (report.problems.length > 0)
     context.note(escapeControls(`Wrote ${path}. To be mended before it can be installed:`));
-  return reportRemarks(context, { ...report, about: `Wrote ${path}. Try it: svc package run ${dir}` });
+  return reportRemarks(context, {
+    ...report,
+    about: `Wrote ${path}. Try it: svc package run ${shellWord(dir)}`,
+  });
 }
 
 async function check(context: CommandContext, dir: string): Promise<void> {
@@ -92,8 +104,8 @@ async function check(context: CommandContext, dir: string): Promise<void> {
   const permissions = manifest?.permissions ?? [];
   const how =
     permissions.length === 0 || context.host.uid === 0
-      ? `can be installed: svc install ${dir}`
-      : `can be installed by root, who alone may give ${permissions.join(" and ")}: sudo svc install ${dir}`;
+      ? `can be installed: svc install ${shellWord(dir)}`
+      : `can be installed by root, who alone may give ${permissions.join(" and ")}: sudo svc install ${shellWord(dir)}`;
   const about = manifest && `${manifest.id} ${manifest.version} ${how}`;
   return reportRemarks(context, { ...report, ...(about !== undefined && { about }) });
 }

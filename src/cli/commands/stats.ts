@@ -73,7 +73,7 @@ async function watchStats(
   const { messageToRest } = await import("../transport/rest-json.ts");
   const request = { ids: [...ids], minIntervalSecs: intervalSecs };
   const live = new LiveTable(context.host.stdout.isTTY === true);
-  for await (const frame of context.invoke(AppService.method.streamAppStats, [request])) {
+  for await (const frame of context.follow(AppService.method.streamAppStats, () => request)) {
     const answer = messageToRest(GetAppStatsResponseSchema, frame);
     await (context.json
       ? context.printJsonLine(answer)

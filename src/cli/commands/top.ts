@@ -1,5 +1,6 @@
 /** `svc top`: the processes of apps, or all of the host's, the busiest first. */
 import { Option, type Command } from "commander";
+import { Away } from "../away.ts";
 import type { CommandContext } from "../context.ts";
 import { parseCount } from "../option-values.ts";
 import type { RunCommand } from "../run-command.ts";
@@ -36,8 +37,10 @@ export function addTopCommand(parent: Command, run: RunCommand): void {
 
 async function top(context: CommandContext, options: TopOptions): Promise<void> {
   const live = new LiveTable(context.host.stdout.isTTY === true);
-  for (;;) {
-    const shown = await busiest(context, options);
+  const away = new Away(context);
+  for (let isFirst = true; ; isFirst = false) {
+    const look = () => busiest(context, options);
+    const shown = await (isFirst ? look() : away.through(look));
     if (options.watch !== true) {
       if (context.json) return context.printJson(shown);
       const none = "No process of an app or a container runs; see all with: svc top --all";

@@ -19,6 +19,8 @@ export type Method<I extends DescMessage, O extends DescMessage> = DescMethod & 
 export interface Client extends AsyncDisposable {
   /** Whether what is started goes on when this process ends: a daemon does it. */
   outlives(): Promise<boolean>;
+  /** Whether it answers now. */
+  isThere(signal?: AbortSignal): Promise<boolean>;
   /** Calls a unary method in REST JSON, which is what `--json` prints and costs no protobuf. */
   call<Request, Response>(
     call: UnaryCall<Request, Response>,

@@ -5,8 +5,6 @@ import type { UnaryCall } from "./calls.ts";
 import type { CallOptions, Client, Method, Requests } from "./client.ts";
 
 export interface Fallback {
-  /** Whether the daemon is alive. */
-  readonly answers: () => Promise<boolean>;
   /** Milliseconds after which a call that has no answer makes one ask. */
   readonly slowMs: number;
   /** Opens the service layer in this process; says so. */
@@ -50,7 +48,7 @@ export class FallbackClient implements Client {
     signal?.addEventListener("abort", stop);
     if (signal?.aborted === true) stop();
     const slow = setTimeout(() => {
-      this.#fallback.answers().then(
+      this.#daemon.isThere().then(
         (isAlive) => {
           if (!isAlive) silent.abort();
         },
@@ -84,9 +82,13 @@ export class FallbackClient implements Client {
     return (await this.#aliveClient()) === this.#daemon;
   }
 
+  isThere(signal?: AbortSignal): Promise<boolean> {
+    return this.#inProcess === undefined ? this.#daemon.isThere(signal) : Promise.resolve(true);
+  }
+
   async #aliveClient(): Promise<Client> {
     if (this.#inProcess !== undefined) return this.#inProcess;
-    this.#isAlive ||= await this.#fallback.answers();
+    this.#isAlive ||= await this.#daemon.isThere();
     return this.#isAlive ? this.#daemon : this.#openInProcess();
   }
 

@@ -1,9 +1,13 @@
 /** A daemon, behind its unix socket or elsewhere. */
 import type { DescMessage, MessageShape } from "@bufbuild/protobuf";
+import { SvcError } from "../../errors.ts";
 import type { UnaryCall } from "./calls.ts";
 import type { CallOptions, Client, Method, Requests } from "./client.ts";
-import type { Endpoint } from "./http.ts";
+import { readAll, send, type Endpoint } from "./http.ts";
 import { callRest } from "./rest-client.ts";
+
+/** How long a sign of life may take. A far one may have to be connected first. */
+const probeTimeoutMs = { here: 2_000, far: 10_000 };
 
 export class SocketClient implements Client {
   readonly #endpoint: Endpoint;
@@ -36,6 +40,17 @@ export class SocketClient implements Client {
 
   outlives(): Promise<true> {
     return Promise.resolve(true);
+  }
+
+  async isThere(signal?: AbortSignal): Promise<boolean> {
+    const timeoutMs = "socketPath" in this.#endpoint ? probeTimeoutMs.here : probeTimeoutMs.far;
+    try {
+      await readAll(await send(this.#endpoint, { method: "GET", path: "/healthz", timeoutMs, signal }));
+      return true;
+    } catch (error) {
+      if (error instanceof SvcError) return false;
+      throw error;
+    }
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

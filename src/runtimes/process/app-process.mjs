@@ -7,7 +7,7 @@ import { Socket } from "node:net";
 import { promisify } from "node:util";
 import { readProcess } from "../../lib/process-table.mjs";
 import { runIdVariable } from "../../lib/run-cookie.mjs";
-import { describeSpawnFailure } from "./spawn-failure.mjs";
+import { describeSpawnFailure, missingProgram } from "./spawn-failure.mjs";
 
 /** @import { AppTerminal } from "./app-terminal.mjs" */
 /** @import { LogWriter } from "./log-writer.mjs" */
@@ -119,6 +119,9 @@ function startTicksOf(pid) {
  * @returns {{ pid: number | undefined, exited: Promise<AppExit> }}
  */
 function spawnApp(spec, command, stdio) {
+  const missing = missingProgram(spec);
+  if (missing !== undefined)
+    return { pid: undefined, exited: Promise.resolve({ code: null, signal: null, error: missing }) };
   const [program = "", ...args] = command;
   const failed = (/** @type {NodeJS.ErrnoException} */ error) => ({
     code: null,
@@ -148,11 +151,18 @@ function spawnApp(spec, command, stdio) {
  * @param {SupervisorSpec} spec
  * @returns {string[]}
  */
-function launchCommand({ argv, cgroup, limits: { openFiles } }) {
+function launchCommand({ appId, argv, cgroup, limits: { openFiles } }) {
   const limited =
     openFiles === undefined ? argv : ["prlimit", `--nofile=${openFiles}:${openFiles}`, "--", ...argv];
   if (cgroup === null) return limited;
-  return ["/bin/sh", "-c", 'echo 0 > "$0" && exec "$@"', `${cgroup}/app/cgroup.procs`, ...limited];
+  return [
+    "/bin/sh",
+    "-c",
+    'echo 0 > "$1" && shift && exec "$@"',
+    appId,
+    `${cgroup}/app/cgroup.procs`,
+    ...limited,
+  ];
 }
 
 /**

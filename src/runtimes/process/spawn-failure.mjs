@@ -29,6 +29,23 @@ export function describeSpawnFailure(error, program, cwd) {
 }
 
 /**
+ * What executes an app for svc says in words of its own, and in the app's log, that there is no such program.
+ *
+ * @param {{ argv: readonly string[], cwd: string, env: Readonly<Record<string, string>> }} launch
+ * @returns {string | undefined} as {@link describeSpawnFailure}; undefined where nothing is known against it
+ */
+export function missingProgram({ argv: [program = ""], cwd, env }) {
+  const path = program.includes("/") ? "." : env["PATH"];
+  // What is looked up then is the C library's own affair.
+  if (path === undefined) return undefined;
+  const dirs = path.split(":").map((dir) => resolve(cwd, dir));
+  const isThere = dirs.some((dir) => isAccessible(resolve(dir, program), constants.F_OK));
+  return isThere ? undefined : describeSpawnFailure(noEntry, program, cwd);
+}
+
+const noEntry = Object.assign(new Error("no such file"), { code: "ENOENT" });
+
+/**
  * @param {string} path
  * @param {number} mode
  */

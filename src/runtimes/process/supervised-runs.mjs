@@ -174,6 +174,8 @@ export class SupervisedRuns {
     const health = this.#spec.health && this.#watchHealth(this.#spec.health);
     this.#health = health;
     const settle = setTimeout(() => this.#settled(), this.#spec.settleMs);
+    // Also while a slow disk has the state of its start still to be written.
+    void app.exited.then(() => clearTimeout(settle));
     await this.#changed();
 
     await Promise.race([app.exited, aborted(this.#stop.signal)]);

@@ -1,5 +1,6 @@
 /** What runs jobs, as the evaluator and the API see it. */
 import type { Job, JobKey } from "../jobs/job.ts";
+import type { RunStop } from "./run-outcome.ts";
 import type { Run, RunCause, StartedRun } from "./run.ts";
 
 /** A run whose job is removed is ended by the runner itself, whoever removes it. */
@@ -28,9 +29,10 @@ export interface JobRunner {
    * Ends a run's processes (SIGTERM to its group, SIGKILL 5 s later) and resolves with the run as it ended: CANCELED, or
    * as it ended by itself just before.
    *
+   * @param why default: that somebody wanted it
    * @throws SvcError `failed_precondition` when the run does not go any more, or is executed by another process
    */
-  cancel(runId: number): Promise<Run>;
+  cancel(runId: number, why?: RunStop): Promise<Run>;
 
   /**
    * A run that is recorded as ended and has something left to do, which `cancel` can still prevent: a reboot within its

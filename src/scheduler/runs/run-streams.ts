@@ -5,6 +5,7 @@ import type { JobRunner } from "./job-runner.ts";
 import { viewRun } from "../jobs/job-views.ts";
 import type { Job, JobKey } from "../jobs/job.ts";
 import type { RunLog } from "./run-log.ts";
+import { runStops } from "./run-outcome.ts";
 import type { Run } from "./run.ts";
 
 /** As the contract's `RunScheduleEvent`. */
@@ -43,8 +44,14 @@ export async function* runInForeground(
     if (ended === undefined) throw notFound("schedule", job.id);
     yield { started, event: { case: "run", value: viewRun(ended) } };
   } finally {
-    if (!isOver) runner.cancel(run.id).catch(onCancelFailure);
+    const why = isOfTheDaemon(signal) ? runStops.stopping : runStops.canceled;
+    if (!isOver) runner.cancel(run.id, why).catch(onCancelFailure);
   }
+}
+
+/** Whether it is the daemon that ends, and not its reader that has left. */
+function isOfTheDaemon({ reason }: AbortSignal): boolean {
+  return reason instanceof SvcError && reason.code === "unavailable";
 }
 
 /** Each run that is wanted as it starts and as it ends, from the first `next` on. @throws the signal's reason; `too_many` */

@@ -83,12 +83,12 @@ export class Runner implements JobRunner, AsyncDisposable {
     return this.#running.get(runId)?.live.follow(signal) ?? nothing;
   }
 
-  async cancel(runId: number): Promise<Run> {
+  async cancel(runId: number, why: RunStop = runStops.canceled): Promise<Run> {
     const running = this.#running.get(runId);
     if (running === undefined) {
       throw new SvcError("not_possible", `run ${runId} is not running, or another process executes it`);
     }
-    stop(running, runStops.canceled);
+    stop(running, why);
     return running.ended;
   }
 

@@ -89,6 +89,10 @@ export function fakeApps(
           },
         });
       }
+      if (spec.endsWith("/svc.yaml"))
+        throw invalidField("spec", `"${spec}" is no package id, git URL or absolute path`);
+      if (spec.startsWith("src/"))
+        throw invalidField("source", 'no source "src" is configured; there are: main');
       if (["examples", "nowhere"].includes(spec)) throw notFound("package", spec);
       if (spec.endsWith("/nowhere")) {
         throw new SvcError("no_manifest", `there is no svc.yaml in ${spec}: it is not a package`, {

@@ -70,6 +70,7 @@ async function runStage(
       env: {},
       uid: 1000,
       home: "/nonexistent",
+      root: "/nonexistent",
       stdin: Object.assign(new PassThrough(), { isTTY: terminal }),
       stdout,
       stderr,

@@ -3,8 +3,10 @@ import type { Command } from "commander";
 import { notFound } from "../../../errors.ts";
 import { absoluteIfPath } from "../../absolute-path.ts";
 import type { CommandContext } from "../../context.ts";
+import { exists } from "../../exists.ts";
 import { UsageError } from "../../failure.ts";
 import { warnIfManaged } from "../../managed.ts";
+import { readsFilesHere } from "../../nodes/choose-node.ts";
 import { collect, parseCount } from "../../option-values.ts";
 import type { RunCommand } from "../../run-command.ts";
 import { readInput } from "../../read-input.ts";
@@ -124,6 +126,7 @@ async function add(context: CommandContext, name: string, options: PlaceOptions)
     recipients: toldRecipients(options) ?? before?.recipients ?? [],
   });
   if (context.json) return context.printJson(storage);
+  noteMissing(context, storage);
   return context.print(
     `${escapeControls(`Added ${storage.name}. Try it: svc backup storage test ${storage.name}`)}\n`,
   );
@@ -160,6 +163,7 @@ async function edit(context: CommandContext, name: string, options: PlaceOptions
     recipients: toldRecipients(options) ?? before.recipients,
   });
   if (context.json) return context.printJson(storage);
+  if (dir !== undefined) noteMissing(context, storage);
   return context.print(
     `${escapeControls(`Changed ${storage.name}. Try it: svc backup storage test ${name}`)}\n`,
   );
@@ -168,6 +172,13 @@ async function edit(context: CommandContext, name: string, options: PlaceOptions
 async function storageCalled(context: CommandContext, name: string): Promise<BackupStorage | undefined> {
   const { storages } = await context.call(calls.listBackupStorages, {});
   return storages.find((storage) => storage.name === name);
+}
+
+/** A name that was mistyped, or a disk that is not mounted, shows when the first archive lies elsewhere. */
+function noteMissing(context: CommandContext, { local }: BackupStorage): void {
+  if (local === undefined || !readsFilesHere(context.host, context.options) || exists(local.dir)) return;
+  const said = `warning: there is no ${local.dir} yet: the first backup makes it; where a disk belongs there, mount that first`;
+  context.note(escapeControls(said));
 }
 
 function toldRecipients({ recipient }: PlaceOptions): readonly string[] | undefined {

@@ -67,6 +67,9 @@ async function control(
     await confirmRemoval(context, {
       question: `Remove ${escapeControls(what)}?`,
       loss: "a removed container is gone with what it has written",
+      look: async () => {
+        for (const container of containers) await context.call(calls.inspectContainer, { container });
+      },
     });
   }
   if (project !== undefined) {

@@ -23,7 +23,7 @@ async function follow(context: CommandContext, types: readonly string[]): Promis
   const { DockerEventSchema, DockerService } = await import("../../../../gen/svc/v1/docker_pb.ts");
   const { messageToRest } = await import("../../transport/rest-json.ts");
   const method = DockerService.method.streamDockerEvents;
-  for await (const message of context.invoke(method, [{ types: [...types] }])) {
+  for await (const message of context.follow(method, () => ({ types: [...types] }))) {
     const event = messageToRest<typeof DockerEventSchema, "camel">(DockerEventSchema, message);
     await (context.json ? context.printJsonLine(event) : context.print(eventLine(context, event)));
   }

@@ -4,6 +4,7 @@ import type { CommandContext } from "../../context.ts";
 import { addLogsOptions } from "../../logs-options.ts";
 import { printLogs, type LogsOptions } from "../../logs.ts";
 import type { RunCommand } from "../../run-command.ts";
+import { SeenLines } from "../../seen-lines.ts";
 import { calls } from "../../transport/calls.ts";
 
 export function addLogsCommand(parent: Command, run: RunCommand): void {
@@ -25,12 +26,16 @@ async function showLogs(context: CommandContext, container: string, options: Log
 
 async function followLogs(
   context: CommandContext,
-  request: { container: string; tail: number; timestamps: boolean },
+  { container, ...log }: { container: string; tail: number; timestamps: boolean },
 ): Promise<void> {
   const { ContainerLogsSchema, DockerService } = await import("../../../../gen/svc/v1/docker_pb.ts");
   const { messageToRest } = await import("../../transport/rest-json.ts");
-  for await (const message of context.follow(DockerService.method.streamContainerLogs, [request])) {
-    const logs = messageToRest<typeof ContainerLogsSchema, "camel">(ContainerLogsSchema, message);
+  const seen = new SeenLines(context, log);
+  const method = DockerService.method.streamContainerLogs;
+  for await (const message of context.follow(method, () => ({ container, ...seen.request() }))) {
+    const told = messageToRest<typeof ContainerLogsSchema, "camel">(ContainerLogsSchema, message);
+    const logs = { ...told, lines: seen.unseen(told.lines) };
+    if (logs.lines.length === 0 && told.lines.length > 0) continue;
     await (context.json ? context.printJsonLine(logs) : printLogs(context, logs));
   }
 }

@@ -1,5 +1,6 @@
 /** `svc docker stats`: what running containers use, once or live. */
 import type { Command } from "commander";
+import { Away } from "../../away.ts";
 import type { CommandContext } from "../../context.ts";
 import type { RunCommand } from "../../run-command.ts";
 import { containerStatsColumns } from "../../render/docker-table.ts";
@@ -32,8 +33,10 @@ async function showStats(context: CommandContext, ids: readonly string[]): Promi
 
 async function watchStats(context: CommandContext, ids: readonly string[]): Promise<void> {
   const live = new LiveTable(context.host.stdout.isTTY === true);
-  for (;;) {
-    const answer = await context.call(calls.listContainerStats, { ids });
+  const away = new Away(context);
+  for (let isFirst = true; ; isFirst = false) {
+    const look = () => context.call(calls.listContainerStats, { ids });
+    const answer = await (isFirst ? look() : away.through(look));
     await (context.json
       ? context.printJsonLine(answer)
       : context.print(live.next(context.table(containerStatsColumns, answer.stats))));

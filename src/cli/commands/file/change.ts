@@ -138,6 +138,10 @@ async function remove(context: CommandContext, places: readonly string[]): Promi
   await confirmRemoval(context, {
     question: `Delete ${escapeControls(paths.join(", "))}?`,
     loss: "what is deleted cannot be had back",
+    look: async () => {
+      for (const path of paths)
+        await Array.fromAsync(context.invoke(FileService.method.statPath, [{ path }]));
+    },
   });
   const events = context.invoke(FileService.method.deletePathsStream, [{ paths }]);
   const answer = await followProgress(context, "delete", events, "result");

@@ -28,9 +28,11 @@ async function list(context: CommandContext, { managedBy, utc }: ListOptions): P
   if (context.json) return context.printJson({ schedules: jobs, next_page_token: "" });
   const { host } = context;
   const format = utc === true ? inUtc : relativeTo(host.now());
+  // A command of a regular user's needs an app of theirs.
+  const example = host.uid === 0 ? "'*/5 * * * *' shell --command 'echo hi'" : "daily@03:00 backup --app ID";
   const none =
     managedBy === undefined
-      ? "There are no jobs. Add one: svc schedule add '*/5 * * * *' shell --command 'echo hi'"
+      ? `There are no jobs. Add one: svc schedule add ${example}`
       : "There are no such jobs.";
   return context.printTable(jobColumns(jobs, host.uid, format), jobs, none);
 }

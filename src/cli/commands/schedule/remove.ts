@@ -25,6 +25,9 @@ async function remove(context: CommandContext, ids: readonly string[], owner: Ow
   await confirmRemoval(context, {
     question: `Remove ${escapeControls(ids.join(", "))} with all recorded runs?`,
     loss: "removing a job removes its runs, too",
+    look: async () => {
+      for (const id of ids) await getJob(context, id, owner);
+    },
   });
   await forEachName(context, ids, {
     call: async (id) => {

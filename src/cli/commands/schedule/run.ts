@@ -4,7 +4,7 @@ import type { ScheduleRun as ScheduleRunMessage } from "../../../../gen/svc/v1/s
 import { SvcError } from "../../../errors.ts";
 import type { CommandContext } from "../../context.ts";
 import { exitCodes } from "../../exit-codes.ts";
-import { ReportedError } from "../../failure.ts";
+import { AdvisedError, asSvcError, ReportedError } from "../../failure.ts";
 import type { RunCommand } from "../../run-command.ts";
 import { ByteOutput, writeOutput } from "../../render/byte-output.ts";
 import { escapeControls, escapeLines } from "../../render/escape.ts";
@@ -74,7 +74,12 @@ async function followRun(context: CommandContext, id: string, options: OwnerOpti
       }
     }
   } catch (error) {
-    if (context.host.interrupted.aborted && first !== undefined) noteLeft(context, id, first);
+    if (first !== undefined && context.host.interrupted.aborted) noteLeft(context, id, first);
+    else if (first !== undefined && asSvcError(error)?.code === "unavailable")
+      throw new AdvisedError(
+        error as SvcError,
+        `run ${first.run.id} of ${id} ended with the daemon; what came of it: svc schedule runs ${id}`,
+      );
     throw error;
   } finally {
     if (!context.json) await output.end();

@@ -131,7 +131,7 @@ async function followRuns(
   const request = jobRef(id, options);
   const method = ScheduleService.method.followScheduleRuns;
   const format = options.utc === true ? inUtc : inLocalTime;
-  for await (const message of context.follow(method, [request])) {
+  for await (const message of context.follow(method, () => request)) {
     const run = messageToRest(ScheduleRunSchema, message);
     await (context.json ? context.printJsonLine(run) : context.print(runLine(context, run, format)));
   }

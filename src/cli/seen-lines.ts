@@ -1,0 +1,67 @@
+/** Which lines of a log were printed already, where it is followed again behind a daemon that was away. */
+import type { CommandContext } from "./context.ts";
+
+interface Line {
+  /** RFC 3339, to the millisecond. */
+  readonly time?: string | undefined;
+}
+
+export interface FollowedLog {
+  /** Lines to begin with. */
+  readonly tail: number;
+  /** Whether lines keep their times. */
+  readonly timestamps: boolean;
+}
+
+/** As many as may have been printed while nobody was there to tell. */
+const resumeTail = 10_000;
+
+/** A log has no cursor: the time of a line, and how many had that time, tell where it was left. */
+export class SeenLines {
+  readonly #log: FollowedLog;
+  /** Of the last line, Unix milliseconds; lines of this millisecond that were printed. */
+  #lastMs = -Infinity;
+  #count = 0;
+  /** What the tail that is awaited repeats; undefined where there is none. */
+  #repeated: { readonly lastMs: number; count: number } | undefined;
+  #hasBegun = false;
+
+  constructor({ host }: CommandContext, log: FollowedLog) {
+    this.#log = log;
+    // Who asks for no old ones gets those from now on.
+    if (log.tail === 0) this.#lastMs = host.now();
+  }
+
+  /** What to ask for, the first time or again. */
+  request(): { readonly tail: number; readonly timestamps: true } {
+    const tail = this.#hasBegun ? resumeTail : this.#log.tail;
+    if (this.#hasBegun) this.#repeated = { lastMs: this.#lastMs, count: this.#count };
+    this.#hasBegun = true;
+    return { tail, timestamps: true };
+  }
+
+  /** The lines that are new, as they are to be shown. */
+  unseen<L extends Line>(lines: readonly L[]): L[] {
+    return lines
+      .filter((line) => !this.#isRepeated(line))
+      .map((line) => {
+        if (this.#log.timestamps) return line;
+        const { time: _time, ...shown } = line;
+        return shown as L;
+      });
+  }
+
+  #isRepeated({ time }: Line): boolean {
+    const ms = time === undefined ? Number.NaN : Date.parse(time);
+    const repeated = this.#repeated;
+    if (repeated !== undefined) {
+      if (ms < repeated.lastMs) return true;
+      if (ms === repeated.lastMs && repeated.count-- > 0) return true;
+      // What stands behind a new line is new.
+      this.#repeated = undefined;
+    }
+    if (ms > this.#lastMs) [this.#lastMs, this.#count] = [ms, 1];
+    else if (ms === this.#lastMs) this.#count++;
+    return false;
+  }
+}

@@ -1,0 +1,212 @@
+/** What is followed goes on behind a daemon that was away: who waits for what, for how long, and that no line comes twice. */
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { readdir, readlink, realpath } from "node:fs/promises";
+import { dirname, join } from "node:path";
+import test, { type ExecutionContext } from "ava";
+import { AppService } from "../../gen/svc/v1/app_pb.ts";
+import { awayLimitMs, Away } from "../../src/cli/away.ts";
+import { CommandContext } from "../../src/cli/context.ts";
+import { follow } from "../../src/cli/follow.ts";
+import type { CliHost } from "../../src/cli/host.ts";
+import { SeenLines } from "../../src/cli/seen-lines.ts";
+import type { Client } from "../../src/cli/transport/client.ts";
+import { SvcError } from "../../src/errors.ts";
+import { startDaemon, type TestDaemon } from "../support/daemon.ts";
+import { eventually } from "../support/eventually.ts";
+import { writeFiles } from "../support/packages.ts";
+import { main } from "../support/svc-main.ts";
+
+const gone = new SvcError("unavailable", "the daemon is stopping; try again");
+
+interface Faked {
+  readonly context: CommandContext;
+  readonly notes: string[];
+  /** Pauses so far, which last as long as they say. */
+  readonly clockMs: () => number;
+}
+
+/** @param streams what each stream tells: apps' ids, and the error that it ends with */
+function faked(streams: readonly (readonly (string | Error)[])[] = [], client: Partial<Client> = {}): Faked {
+  const notes: string[] = [];
+  let nowMs = 0;
+  const host = {
+    ...{ env: {}, interrupted: new AbortController().signal, now: () => 1_000_000 },
+    ...{ stdout: {}, stderr: { write: (text: string) => notes.push(text) > 0 } },
+  } as unknown as CliHost;
+  const context = new CommandContext(host, { color: false }, () => Promise.reject(new Error("in-process")));
+  const left = [...streams];
+  context.client = () =>
+    Promise.resolve({
+      outlives: () => Promise.resolve(true),
+      isThere: () => Promise.resolve(true),
+      invoke: async function* () {
+        await Promise.resolve();
+        for (const told of left.shift() ?? []) {
+          if (told instanceof Error) throw told;
+          yield { id: told };
+        }
+      },
+      ...client,
+    } as unknown as Client);
+  context.pause = (delayMs) => {
+    nowMs += delayMs;
+    return Promise.resolve();
+  };
+  return { context, notes, clockMs: () => nowMs };
+}
+
+const told = async ({ context }: Faked): Promise<unknown[]> =>
+  (await Array.fromAsync(follow(context, AppService.method.streamAppLogs, () => ({})))).map(
+    (message) => (message as unknown as { id: string }).id,
+  );
+
+test("a stream whose daemon goes away begins again, and it is said once each time", async (t) => {
+  const fake = faked([["a", gone], [gone], ["b", gone], ["c"]]);
+  t.deepEqual(await told(fake), ["a", "b", "c"]);
+  t.deepEqual(fake.notes, Array(2).fill("the daemon is stopping; waiting\n"));
+});
+
+test("what cannot be had at all is told at once, and so is what is no absence", async (t) => {
+  const never = faked([[gone], ["a"]]);
+  await t.throwsAsync(told(never), { is: gone });
+  const refused = new SvcError("not_found", "no such app");
+  await t.throwsAsync(told(faked([["a", refused], ["b"]])), { is: refused });
+  t.deepEqual(never.notes, []);
+  for (const client of [
+    { outlives: () => Promise.resolve(false) },
+    { isThere: () => Promise.resolve(false) },
+  ])
+    await t.throwsAsync(told(faked([["a", gone], ["b"]], client)), { is: gone });
+});
+
+test("who does not come back is not waited for any longer", async (t) => {
+  const { context, clockMs, notes } = faked([], { isThere: () => Promise.resolve(false) });
+  await t.throwsAsync(new Away(context, clockMs).wait(gone), { is: gone });
+  t.is(clockMs(), awayLimitMs);
+  t.is(notes.length, 1);
+  const back = faked();
+  const away = new Away(back.context, back.clockMs);
+  for (let tries = 0; tries * 250 < awayLimitMs; tries++) await away.wait(gone);
+  await t.throwsAsync(away.wait(gone), { is: gone }, "one that is there and answers nothing else");
+  away.end();
+  await t.notThrowsAsync(away.wait(gone));
+  t.is(await away.through(() => Promise.resolve("again")), "again");
+});
+
+test("Ctrl-C ends the wait", async (t) => {
+  const { context } = faked();
+  const interrupted = new SvcError("canceled", "interrupted");
+  context.pause = () => Promise.reject(interrupted);
+  await t.throwsAsync(new Away(context).wait(gone), { is: interrupted });
+});
+
+test("lines that were printed are known by their time, and by how many had it", (t) => {
+  const line = (ms: number, text: string) => ({ time: new Date(ms).toISOString(), text });
+  const { context } = faked();
+  const seen = new SeenLines(context, { tail: 3, timestamps: true });
+  t.is(seen.request().tail, 3);
+  const [a, b, c, d, e] = [line(1, "a"), line(2, "b"), line(2, "c"), line(2, "d"), line(3, "e")];
+  t.deepEqual(seen.unseen([a, b, c]), [a, b, c]);
+  t.is(seen.request().tail, 10_000);
+  t.deepEqual([...seen.unseen([a, b]), ...seen.unseen([c, d]), ...seen.unseen([e, a])], [d, e, a]);
+  seen.request();
+  t.deepEqual(seen.unseen([a, b, c, d, e]), []);
+
+  const fromNow = new SeenLines(context, { tail: 0, timestamps: false });
+  t.is(fromNow.request().tail, 0);
+  fromNow.request();
+  t.deepEqual(fromNow.unseen([line(999_999, "before"), line(1_000_001, "since")]), [{ text: "since" }]);
+});
+
+/** A program that counts, ten lines in each tenth of a second, and an app of it that runs. */
+async function withCounter(): Promise<TestDaemon> {
+  const daemon = await startDaemon();
+  const dir = join(daemon.dir, "counter");
+  await writeFiles(dir, {
+    "svc.yaml": `id: counter
+name: Counter
+version: 1.0.0
+summary: Counts.
+process:
+  exec: [node, count.mjs]
+`,
+    "count.mjs":
+      'let n = 0;\nsetInterval(() => { for (let i = 0; i < 10; i++) console.log("line " + n++); }, 100);\n',
+  });
+  const apps = daemon.client(AppService);
+  await apps.installApp({ spec: dir });
+  await apps.startApp({ id: "counter" });
+  return daemon;
+}
+
+function svc(t: ExecutionContext, daemon: TestDaemon, ...args: string[]) {
+  const child = spawn(process.execPath, [main, "--socket", daemon.socketPath, ...args], {
+    stdio: ["ignore", "pipe", "pipe"],
+  });
+  t.teardown(() => child.kill("SIGKILL"));
+  const shown = { out: "", err: "" };
+  child.stdout.on("data", (text: Buffer) => (shown.out += text.toString()));
+  child.stderr.on("data", (text: Buffer) => (shown.err += text.toString()));
+  const shows = (count: number): Promise<void> =>
+    eventually(() => assert.ok(shown.out.split("\n").length > count, shown.err));
+  return { child, shown, shows, end: () => child.kill("SIGINT") };
+}
+
+/** Of the lines those that do not follow the one before. */
+function jumpsOf(out: string): readonly number[] {
+  const numbers = out.match(/(?<=^line )\d+$/gm)?.map(Number) ?? [];
+  return numbers.filter((number, at) => at > 0 && number !== (numbers[at - 1] ?? 0) + 1);
+}
+
+test("logs, events and lists go on over a daemon that is stopped, and one that is killed", async (t) => {
+  t.timeout(120_000);
+  await using daemon = await withCounter();
+  const logs = svc(t, daemon, "logs", "-f", "counter", "--tail", "5");
+  const events = svc(t, daemon, "events", "--follow", "--json");
+  const others = [
+    ["stats", "--watch"],
+    ["ls", "--watch"],
+    ["top", "--watch", "--all"],
+  ].map((args) => svc(t, daemon, ...args));
+  const all = [logs, events, ...others];
+  await Promise.all(all.map(({ shows }) => shows(1)));
+  // An upgrade of the package looks for this before it deletes what they may still load.
+  if (!main.endsWith(".ts"))
+    for (const { child } of all) {
+      const open = await readdir(`/proc/${child.pid ?? 0}/fd`);
+      const places = await Promise.all(
+        open.map((fd) => readlink(`/proc/${child.pid ?? 0}/fd/${fd}`).catch(() => "")),
+      );
+      t.true(places.includes(await realpath(dirname(main))), places.join(" "));
+    }
+  let begun = 0;
+  for (const end of [() => daemon.stop(), () => daemon.kill()]) {
+    await end();
+    await eventually(() => {
+      for (const { shown, child } of all)
+        assert.match(`${String(child.exitCode)} ${shown.err}`, /^null .*; waiting\n/);
+    });
+    for (const { shown } of all) shown.err = "";
+    await daemon.restart();
+    const lines = all.map(({ shown }) => shown.out.split("\n").length);
+    await daemon.client(AppService).restartApp({ id: "counter" });
+    await Promise.all(all.map(({ shows }, at) => shows((lines[at] ?? 0) + 1)));
+    begun++;
+    await eventually(() => assert.equal(jumpsOf(logs.shown.out).length, begun));
+  }
+  for (const { end } of all) end();
+  for (const { child, shown } of all)
+    t.is(child.exitCode ?? ((await once(child, "exit")) as [number])[0], 130, shown.err);
+  // The program is started anew twice, and each time it counts all of them.
+  t.deepEqual(jumpsOf(logs.shown.out), [0, 0]);
+  const cursors = events.shown.out
+    .trim()
+    .split("\n")
+    .map((text) => JSON.parse(text) as { kind: string; cursor: string })
+    .filter(({ kind }) => kind !== "begin" && kind !== "reset");
+  t.is(new Set(cursors.map(({ cursor }) => cursor)).size, cursors.length, "none twice");
+  const kinds = cursors.map(({ kind }) => kind);
+  t.is(kinds.filter((kind) => kind === "app.starting").length, 2, kinds.join(" "));
+});
