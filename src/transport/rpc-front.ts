@@ -61,8 +61,11 @@ export async function loadRpcFront(options: RpcFrontOptions): Promise<RpcFront> 
   const { maxTimeoutMs } = limits;
   const guarded = (routes: Pipeline["routes"]): Pipeline["routes"] =>
     guardRoutes(routes, (response, error) => failed(response.req, response, error));
-  /** One for root, and one for everybody else: reading a message of megabytes keeps all waiting, and is root's to do. */
-  function byRank<T>(make: (calls: ConnectNodeAdapterOptions) => T): (request: object) => T {
+  /**
+   * One for root, and one for everybody else: reading a message of megabytes keeps all waiting, and is root's to do. Each is made
+   * for the first who needs it, as that takes longer than Node's own start: there is a handler for each method and protocol.
+   */
+  function byRank<T extends object>(make: (calls: ConnectNodeAdapterOptions) => T): (request: object) => T {
     const compressions = [compressionGzip, compressionBrotli];
     const upTo = (maxMessageBytes: number, most: { maxStructure?: number }): T => {
       const routes = guarded(
@@ -70,9 +73,12 @@ export async function loadRpcFront(options: RpcFrontOptions): Promise<RpcFront> 
       );
       return make({ routes, requestGate, contextValues, readMaxBytes: maxMessageBytes, maxTimeoutMs });
     };
-    const forRoot = upTo(limits.maxMessageBytes, {});
-    const forOthers = upTo(Math.min(limits.maxBodyBytes, limits.maxMessageBytes), { maxStructure });
-    return (request) => (callers.get(request)?.user.root === true ? forRoot : forOthers);
+    const othersBytes = Math.min(limits.maxBodyBytes, limits.maxMessageBytes);
+    let [forRoot, forOthers]: (T | undefined)[] = [];
+    return (request) =>
+      callers.get(request)?.user.root === true
+        ? (forRoot ??= upTo(limits.maxMessageBytes, {}))
+        : (forOthers ??= upTo(othersBytes, { maxStructure }));
   }
 
   const expressCalls = byRank(expressConnectMiddleware);

@@ -1,0 +1,49 @@
+/** What takes longest to make is made for the first who needs it. */
+import { createClient } from "@connectrpc/connect";
+import test from "ava";
+import { AppService } from "../../gen/svc/v1/app_pb.ts";
+import { DaemonService } from "../../gen/svc/v1/daemon_pb.ts";
+import { createPipeline } from "../../src/rpc/pipeline.ts";
+import { collectLog, openDoor } from "./support/door.ts";
+import { transportTo } from "./support/clients.ts";
+import { fakeServices } from "./support/fake-services.ts";
+
+test("handlers of all methods are made once for who needs them, and not for a plain unary call", async (t) => {
+  const pipeline = createPipeline({
+    services: fakeServices({
+      app: {
+        async *streamAppLogs() {
+          await Promise.resolve();
+          yield { lines: [{ text: "one" }] };
+        },
+      },
+    }),
+    log: collectLog().log,
+    audit: () => undefined,
+    observe: () => undefined,
+  });
+  let made = 0;
+  const counted = {
+    ...pipeline,
+    routes: (...router: Parameters<typeof pipeline.routes>) => {
+      made += 1;
+      pipeline.routes(...router);
+    },
+  };
+  await using door = await openDoor({ pipeline: counted });
+  const madeFor = async (call: () => Promise<unknown>): Promise<number> => {
+    const before = made;
+    await call();
+    return made - before;
+  };
+
+  const http2 = transportTo(door, "gRPC/h2c", "TCP");
+  const stream = (transport: typeof http2) => () =>
+    Array.fromAsync(createClient(AppService, transport).streamAppLogs({ id: "hello" }));
+  const http1 = transportTo(door, "Connect/h1", "TCP");
+  t.is(await madeFor(() => createClient(DaemonService, http2).getStatus({})), 0);
+  t.is(await madeFor(stream(http2)), 1);
+  t.is(await madeFor(stream(http2)), 0);
+  t.is(await madeFor(stream(http1)), 1);
+  t.is(await madeFor(stream(http1)), 0);
+});
