@@ -431,6 +431,16 @@ test("settings are sent with their types, defaults are not written down", async 
   t.deepEqual(values, { greeting: "hi", channel: "1", port: "1.10" });
 });
 
+test("what is removed is named whole, though a question would be answered with its beginning", async (t) => {
+  await using daemon = await startFakeDaemon(apps);
+  const stdin = Object.assign(new PassThrough(), { isTTY: true });
+  stdin.end("y\n");
+  const args = ["app", "remove", "hell", "--socket", daemon.socketPath];
+  const { exitCode, stderr } = await runSvc(args, { host: { stdin }, terminal: true });
+  t.is(exitCode, 3);
+  t.regex(stderr, /^svc: no app "hell"/);
+});
+
 test("Ctrl-C ends a followed log with 130, and the daemon sees the client go", async (t) => {
   await using daemon = await startFakeDaemon(apps);
   const interrupt = new AbortController();

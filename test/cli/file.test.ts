@@ -61,6 +61,10 @@ test("files of an app are put, listed, read, changed and removed by the app's na
   t.regex(grep.stdout, /^\/.*\/big\.txt:1:some text\n\/.*\/big\.txt:2:some text\n$/);
   t.regex(grep.stderr, /there may be more/);
   t.is((await svc("tail", "-n", "2", "web:data/x/big.txt")).stdout, "some text\nsome text\n");
+  t.regex((await svc("rm", "web:data/x")).stderr, /cannot be had back: confirm with --yes/);
+  const nothing = await svc("rm", "web:data/x", "web:data/xx");
+  t.is(nothing.exitCode, 3, "it asks about nothing that is not there");
+  t.regex(nothing.stderr, /data\/xx" does not exist/);
   t.regex((await svc("rm", "--yes", "web:data/x", "web:data/y")).stdout, /^Deleted .*\nDeleted /);
   t.is((await svc("rm", "--yes", "web:data/x")).exitCode, 1);
   t.is((await svc("ls", "web:../../..")).exitCode, 2);

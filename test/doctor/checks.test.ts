@@ -242,7 +242,7 @@ test("a check that fails is a problem, beside the others", async (t) => {
     environment: { uid, home: ready.dir, env: {} },
     findDaemon: () => Promise.resolve(undefined),
   });
-  t.is(found.length, 15);
+  t.is(found.length, 16);
   const failed = found.filter(({ text }) => text.startsWith("it cannot be checked: "));
   t.true(failed.length > 0);
   t.true(failed.every(({ state }) => state === "problem"));
