@@ -5,6 +5,7 @@ import type { Command } from "commander";
 import { treeOf, type CommandTree } from "../cli/command-tree.ts";
 import { builtFiles, type BuiltHelp } from "../cli/first-stage.ts";
 import { createProgram } from "../cli/program.ts";
+import { manualOf, type Manual } from "./manual.ts";
 
 export async function writeCommandFiles(dir: string): Promise<void> {
   const help: BuiltHelp = { narrow: helpFor(80), wide: helpFor(Infinity) };
@@ -14,6 +15,11 @@ export async function writeCommandFiles(dir: string): Promise<void> {
 
 export function commandTree(): CommandTree {
   return treeOf(programFor(80, ignore));
+}
+
+/** What the help says of them. */
+export function commandManual(): Manual {
+  return manualOf(programFor(80, ignore));
 }
 
 function helpFor(columns: number): string {

@@ -87,7 +87,7 @@ function expectedOf(
 export function configurationPage(template: string, edition: Edition): string {
   return [
     ...head("SVC.TOML", edition, "svc.toml", "the configuration of svc"),
-    "Every key with its default. svc daemon \\-\\-check says what is wrong with a file, svc daemon reload has it taken over.",
+    "Every key with its default, or an example that is called one. svc daemon \\-\\-check says what is wrong with a file, svc daemon reload has it taken over.",
     ".SH KEYS",
     ".nf",
     ...template.trimEnd().split("\n").map(text),

@@ -1,22 +1,20 @@
-/** `man svc`, in roff's man macros (man-pages(7)), from the commands as completion knows them. */
-import type { CommandTree, OptionEntry } from "../cli/command-tree.ts";
+/** `man svc`, in roff's man macros (man-pages(7)), from what the help says of the commands. */
 import { exitCodeHelp } from "../cli/exit-codes.ts";
+import type { CommandEntry, Entry, Manual } from "./manual.ts";
 
 export interface ManPage {
-  readonly program: CommandTree;
+  readonly manual: Manual;
   readonly version: string;
   /** `2026-03-29` */
   readonly date: string;
 }
 
-export function manPage({ program, version, date }: ManPage): string {
-  const commands = usagesOf(program).flatMap(({ usage, description, options }) => [
-    `.SS "${text(usage)}"`,
-    sentence(description),
-    ...options.flatMap(optionLines),
-  ]);
+export function manPage({ manual, version, date }: ManPage): string {
   return [
     `.TH SVC 1 "${date}" "svc ${text(version)}" "User Commands"`,
+    // What is a word of a command line stays one.
+    ".nh",
+    ".ad l",
     ".SH NAME",
     "svc \\- runs the software on this machine",
     ".SH SYNOPSIS",
@@ -25,80 +23,78 @@ export function manPage({ program, version, date }: ManPage): string {
     ".I command",
     ".RI [ arguments ]",
     ".SH DESCRIPTION",
-    text(program.description),
+    ...[
+      "svc installs, runs, watches, schedules and backs up applications, as processes, services or containers.",
+      "A daemon, svc daemon, keeps them running. Root's daemon is for everybody on the machine, each of whom has apps and rights of their " +
+        "own there; a user without one can run their own. Without a daemon, a command does its work itself, and jobs do not fire.",
+      "svc help topics lists the pages of the guide, svc COMMAND --help says what is said here of a command, svc setup writes a commented " +
+        "configuration and svc doctor checks what svc needs of the host.",
+    ].flatMap((words) => [".PP", text(words)]),
     ".SH OPTIONS",
     "These may stand before or after the name of every command.",
-    ...program.options.flatMap(optionLines),
+    ...manual.options.flatMap(entryLines),
     ".SH COMMANDS",
-    ...commands,
+    "What stands in square brackets may be left out, and of what is followed by dots there may be several. svc start, stop, restart and logs " +
+      "are short for those of svc app.",
+    ...manual.commands.flatMap(commandLines),
+    ".SH EXAMPLES",
+    ...manual.commands.flatMap(exampleLines),
     ".SH EXIT STATUS",
     ...exitCodeHelp.split("\n").flatMap(exitLines),
-    ".SH FILES",
+    ".SH ENVIRONMENT",
     ...[
-      ["/etc/svc/svc.toml", "The configuration: svc.toml(5)."],
+      ["SVC_NODE, SVC_HOST", "The daemon that a command asks, as --node and --host name it."],
+      [
+        "SVC_TOKEN_FILE, SVC_CREDENTIAL_HELPER, SVC_CA_FILE",
+        "For an https address that is no node: svc help installing.",
+      ],
+      ["SVC_SSH", "The program that is called instead of ssh."],
+      ["NO_COLOR", "Where it is set, nothing is coloured."],
+      ["PAGER", "Shows what is long on a terminal; less where it is not set."],
+      ["VISUAL, EDITOR", "What svc schedule edit opens."],
+    ].flatMap(([term = "", says = ""]) => entryLines({ term, says })),
+    ".SH FILES",
+    text("A user's own in the second place."),
+    ...[
+      ["/etc/svc/svc.toml, ~/.config/svc/svc.toml", "The configuration: svc.toml(5)."],
+      ["/var/lib/svc, ~/.local/state/svc", "The store, and the apps with their data."],
+      ["/run/svc/svc.sock, $XDG_RUNTIME_DIR/svc/svc.sock", "The daemon's socket."],
       ["svc.yaml", "The manifest of a package: svc.yaml(5)."],
-      ["/var/lib/svc", "The store and the apps."],
-      ["/run/svc/svc.sock", "The daemon\\(aqs socket."],
-    ].flatMap(([file = "", what = ""]) => [".TP", `.I ${file}`, what]),
+    ].flatMap(([file = "", what = ""]) => [".TP", `.I ${text(file)}`, text(what)]),
+    ".SH SEE ALSO",
+    ".BR svc.toml (5),",
+    ".BR svc.yaml (5),",
+    ".BR systemctl (1),",
+    ".BR journalctl (1)",
     "",
   ].join("\n");
 }
 
-/** A command that does something. */
-export interface Usage {
-  /** `svc app start ID...` */
-  readonly usage: string;
-  readonly description: string;
-  /** Its own, beside those of every command. */
-  readonly options: readonly OptionEntry[];
-}
-
-/** The commands that do something, in the order of the help. */
-export function usagesOf(program: CommandTree): Usage[] {
-  const shared = new Set(program.options.map(({ long }) => long));
-  return leavesOf(program, [], shared).map(({ path, command }) => ({
-    usage: usageOf(path, command),
-    description: command.description,
-    options: command.options.filter(({ long }) => !shared.has(long)),
-  }));
-}
-
-/** `-n, --tail VALUE` */
-export function flagsOf({ short, long, takesValue }: OptionEntry): string {
-  const flags = [short, long].filter((flag) => flag !== undefined).join(", ");
-  return `${flags}${takesValue ? " VALUE" : ""}`;
-}
-
-interface Leaf {
-  readonly path: readonly string[];
-  readonly command: CommandTree;
-}
-
-/**
- * Those without others below them, and those with options of their own.
- * @param shared options that every command has
- */
-function leavesOf(
-  command: CommandTree,
-  path: readonly string[],
-  shared: ReadonlySet<string | undefined>,
-): Leaf[] {
-  const here = [...path, command.name];
-  const shown = command.commands.filter(({ hidden, name }) => !hidden && name !== "help");
-  const isLeaf = shown.length === 0 || command.options.some(({ long }) => !shared.has(long));
+function commandLines({ usage, aliases, description, args, options, notes }: CommandEntry): string[] {
+  const also = aliases.length === 0 ? "" : ` Also: ${aliases.join(", ")}.`;
   return [
-    ...(isLeaf ? [{ path: here, command }] : []),
-    ...shown.flatMap((child) => leavesOf(child, here, shared)),
+    `.SS "${text(usage)}"`,
+    `${sentence(description)}${text(also)}`,
+    ...[...args, ...options].flatMap(entryLines),
+    ...notes.flatMap(({ text: words, isFixed }) =>
+      isFixed ? [".PP", ...fixed(words.split("\n"))] : [".PP", text(words)],
+    ),
   ];
 }
 
-function usageOf(path: readonly string[], { args }: CommandTree): string {
-  const words = args.map(({ name, variadic }) => `${name.toUpperCase()}${variadic ? "..." : ""}`);
-  return [...path, ...words].join(" ");
+function exampleLines({ usage, examples }: CommandEntry): string[] {
+  return examples.length === 0
+    ? []
+    : [".PP", `${text(usage)}:`, ".PP", ...fixed(examples.map((line) => `  ${line}`))];
 }
 
-function optionLines(option: OptionEntry): string[] {
-  return [".TP", `.B ${text(flagsOf(option))}`, sentence(option.description)];
+/** Lines as they are. */
+function fixed(lines: readonly string[]): string[] {
+  return [".nf", ...lines.map(text), ".fi"];
+}
+
+function entryLines({ term, says }: Entry): string[] {
+  return [".TP", `.B ${text(term)}`, sentence(says)];
 }
 
 function exitLines(line: string): string[] {
@@ -116,11 +112,20 @@ export function plainSentence(words: string): string {
   return /[.!?]$/.test(line) || line === "" ? line : `${line}.`;
 }
 
-/** No backslash, and no dot or apostrophe that begins a line, is an instruction; a hyphen is one that can be copied. */
+/** What is no letter to roff, for it to print the character that can be copied (groff_char(7)). */
+const characters: Readonly<Record<string, string>> = {
+  "\\": "\\e",
+  "-": "\\-",
+  '"': "\\(dq",
+  "'": "\\(aq",
+  "`": "\\(ga",
+  "^": "\\(ha",
+  "~": "\\(ti",
+};
+
+/** Nothing in it is an instruction. */
 export function text(words: string): string {
   return words
-    .replaceAll("\\", "\\e")
-    .replaceAll("-", "\\-")
-    .replaceAll('"', "\\(dq")
-    .replaceAll(/^[.']/gm, "\\&$&");
+    .replaceAll(/[\\"'`^~-]/g, (character) => characters[character] ?? "")
+    .replaceAll(/^\./gm, "\\&.");
 }

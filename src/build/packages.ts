@@ -11,10 +11,9 @@ import { basename, join, resolve } from "node:path";
 import { promisify } from "node:util";
 import { gzipSync } from "node:zlib";
 import packageJson from "../../package.json" with { type: "json" };
-import type { CommandTree } from "../cli/command-tree.ts";
 import { completionScripts } from "../cli/completion-scripts.ts";
-import { builtFiles } from "../cli/first-stage.ts";
 import { configTemplate } from "../daemon/config-template.ts";
+import { commandManual } from "./command-files.ts";
 import { configurationPage, manifestPage, type Schema } from "./man-formats.ts";
 import { manPage } from "./man-page.ts";
 import { bringNativePackage } from "./native-package.ts";
@@ -90,9 +89,11 @@ async function makeDebianPackage(bundle: string, debianArch: string): Promise<st
   await put("usr/share/bash-completion/completions/svc", completionScripts.bash);
   await put("usr/share/zsh/vendor-completions/_svc", completionScripts.zsh);
   await put("usr/share/fish/vendor_completions.d/svc.fish", completionScripts.fish);
-  const program = JSON.parse(await readFile(join(bundle, builtFiles.commands), "utf8")) as CommandTree;
   const date = new Date(epoch * 1000).toISOString().slice(0, 10);
-  await put("usr/share/man/man1/svc.1.gz", gzipSync(manPage({ program, version, date }), { level: 9 }));
+  await put(
+    "usr/share/man/man1/svc.1.gz",
+    gzipSync(manPage({ manual: commandManual(), version, date }), { level: 9 }),
+  );
   const schema = JSON.parse(await readFile(join(bundle, "manifest.schema.json"), "utf8")) as Schema;
   await put(
     "usr/share/man/man5/svc.yaml.5.gz",

@@ -6,13 +6,13 @@ import { mkdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { createFileRegistry, fromBinary } from "@bufbuild/protobuf";
 import { FileDescriptorSetSchema } from "@bufbuild/protobuf/wkt";
-import type { CommandTree, OptionEntry } from "../cli/command-tree.ts";
 import { exitCodeHelp } from "../cli/exit-codes.ts";
 import { readContractOptions } from "../codegen/contract-options.ts";
 import { configTemplate } from "../daemon/config-template.ts";
-import { commandTree } from "./command-files.ts";
+import { commandManual } from "./command-files.ts";
 import { manifestKeys, type Schema } from "./man-formats.ts";
-import { flagsOf, plainSentence, usagesOf } from "./man-page.ts";
+import { plainSentence } from "./man-page.ts";
+import type { CommandEntry, Entry, Manual, Note } from "./manual.ts";
 
 /** Of `openapi.json`, what the reference shows. */
 interface ApiDocument {
@@ -34,7 +34,7 @@ const root = join(import.meta.dirname, "../..");
 const readJson = async (file: string): Promise<unknown> =>
   JSON.parse(await readFile(file, "utf8")) as unknown;
 const pages = {
-  "commands.md": commands(commandTree()),
+  "commands.md": commands(commandManual()),
   "configuration.md": configuration(),
   "manifest.md": manifest((await readJson(join(root, "src/packages/manifest.schema.json"))) as Schema),
   "api.md": [...api((await readJson(openApiFile)) as ApiDocument), ...reasons(await readFile(descriptors))],
@@ -44,17 +44,16 @@ for (const [name, lines] of Object.entries(pages)) {
   await writeFile(join(dir, name), `${[...lines, "", generated].join("\n")}\n`);
 }
 
-function commands(program: CommandTree): string[] {
+function commands(manual: Manual): string[] {
   return [
     "# The commands",
     "",
-    program.description,
+    manual.description,
     "",
     "## Options of every command",
     "",
     "They may stand before or after its name.",
-    "",
-    ...optionList(program.options),
+    ...entryList(manual.options),
     "",
     "## Exit codes",
     "",
@@ -62,18 +61,34 @@ function commands(program: CommandTree): string[] {
       const [, code, meaning = ""] = /^ +(\d+) +(.+)$/.exec(line) ?? [];
       return code === undefined ? [] : [`- ${code}: ${meaning}`];
     }),
-    ...usagesOf(program).flatMap(({ usage, description, options }) => [
-      "",
-      `## ${usage}`,
-      "",
-      plainSentence(description),
-      ...(options.length === 0 ? [] : ["", ...optionList(options)]),
-    ]),
+    ...manual.commands.flatMap(command),
   ];
 }
 
-function optionList(options: readonly OptionEntry[]): string[] {
-  return options.map((option) => `- \`${flagsOf(option)}\`: ${plainSentence(option.description)}`);
+function command({ usage, aliases, description, args, options, notes, examples }: CommandEntry): string[] {
+  const also = aliases.map((alias) => `\`${alias}\``).join(", ");
+  return [
+    "",
+    `## \`${usage}\``,
+    "",
+    `${plainSentence(description)}${also === "" ? "" : ` Also: ${also}.`}`,
+    ...entryList([...args, ...options]),
+    ...notes.flatMap(note),
+    ...block("sh", examples),
+  ];
+}
+
+function entryList(entries: readonly Entry[]): string[] {
+  if (entries.length === 0) return [];
+  return ["", ...entries.map(({ term, says }) => `- \`${term}\`: ${plainSentence(says)}`)];
+}
+
+function note({ text, isFixed }: Note): string[] {
+  return isFixed ? block("text", text.split("\n")) : ["", text];
+}
+
+function block(kind: string, lines: readonly string[]): string[] {
+  return lines.length === 0 ? [] : ["", `\`\`\`${kind}`, ...lines, "```"];
 }
 
 function configuration(): string[] {
@@ -81,7 +96,7 @@ function configuration(): string[] {
   return [
     "# The configuration",
     "",
-    "`/etc/svc/svc.toml` of everybody's daemon, as `svc setup` writes it: every key with its default. `svc daemon --check` says what is",
+    "`/etc/svc/svc.toml` of everybody's daemon, as `svc setup` writes it: every key with its default, or an example. `svc daemon --check` says what is",
     "wrong with a file, `svc daemon reload` has it taken over. [How to install](../install.md) says where it lies for whom.",
     "",
     "```toml",

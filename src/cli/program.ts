@@ -124,7 +124,8 @@ export function createProgram(host: CliHost, run: RunCommand, runDaemon: RunDaem
   return program;
 }
 
-const globalGroup = "Global options:";
+/** Of the options of every command. */
+export const globalGroup = "Global options:";
 
 /**
  * On every command, so that they may stand before or after its name, and a command can have a `--version` of its own. One that

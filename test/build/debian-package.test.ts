@@ -106,7 +106,7 @@ debianTest(`the package on a clean Debian, from its installation to its purge${n
       `${pack}: compiled for the Node that is here; the installation said ${said}`,
     );
   }
-  t.regex(await machine.run("man", "-P", "cat", "svc"), /svc app start ID/);
+  t.regex(await machine.run("man", "-P", "cat", "svc"), /svc app start <id\.\.\.>/);
   t.regex(await machine.run("man", "-P", "cat", "svc.yaml"), /health\.http\.path/);
 
   t.regex(

@@ -3,6 +3,7 @@ import { access, readdir } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import test from "ava";
+import packageJson from "../../package.json" with { type: "json" };
 import { commandTree } from "../../src/build/command-files.ts";
 import type { CommandTree } from "../../src/cli/command-tree.ts";
 import { runSvc } from "../cli/support/run-svc.ts";
@@ -14,6 +15,7 @@ const written = (await readdir(join(root, "docs"), { recursive: true })).filter(
 );
 const pages = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", ...written.map((name) => `docs/${name}`)];
 const program = commandTree();
+const { version } = packageJson;
 /** `svc app settings APP` shows them: of those with commands of their own it alone takes other words. */
 const settings = program.commands
   .find(({ name }) => name === "app")
@@ -57,6 +59,23 @@ for (const page of pages) {
     t.deepEqual(unknown, []);
   });
 }
+
+test("who has no checkout is told first how svc is installed, with the names that packages have", async (t) => {
+  const page = await readPage("docs/install.md");
+  const blocks = [...page.matchAll(/^```sh\n(.*?)^```$/gms)].map(([, block = ""]) => block);
+  t.notRegex(blocks[0] ?? "", /npm run/);
+  for (const [at, name] of [
+    `svc_${version}_amd64.deb`,
+    `svc-${version}-linux-x64`,
+    `svc-${version}-linux-x64.tar.gz`,
+  ].entries()) {
+    t.true(blocks[at]?.split(/[\s/]/).includes(name), name);
+    t.regex(blocks[at] ?? "", /^sudo svc setup\b[^]*^sudo systemctl enable --now svc\b/m, name);
+  }
+  // Where the Node comes from that Debian lacks, and what a removal keeps.
+  t.regex(blocks[0] ?? "", /deb\.nodesource\.com\/setup_24\.x/);
+  for (const word of ["apt remove svc", "apt purge svc", "To upgrade"]) t.true(page.includes(word), word);
+});
 
 test("svc help shows each page, and no command has the name of one", async (t) => {
   const topics = (await runSvc(["help", "topics"])).stdout.trim().split("\n");

@@ -1,6 +1,7 @@
 /** `svc app logs`: the end of a log, and what comes after it. */
 import type { Command, CommandOptions } from "commander";
 import { showAppLogs } from "../app-logs.ts";
+import { examples } from "../examples.ts";
 import type { LogsOptions } from "../logs.ts";
 import { addLogsOptions } from "../logs-options.ts";
 import type { RunCommand } from "../run-command.ts";
@@ -11,7 +12,14 @@ export function addLogsCommand(parent: Command, run: RunCommand, options: Comman
     .command("logs", options)
     .description("show the last lines of an app's log")
     .argument("<id>", "the app");
-  addLogsOptions(command, "Ctrl-C").action(
-    run((context, id: string, logsOptions: LogsOptions) => showAppLogs(context, id, logsOptions)),
-  );
+  addLogsOptions(command, "Ctrl-C")
+    .addHelpText(
+      "after",
+      examples(
+        "svc app logs hello --follow",
+        "svc app logs hello -n 1000 --timestamps",
+        "svc app logs hello | grep -i error",
+      ),
+    )
+    .action(run((context, id: string, logsOptions: LogsOptions) => showAppLogs(context, id, logsOptions)));
 }

@@ -9,6 +9,7 @@ import {
   type KnownSetting,
 } from "../assignments.ts";
 import type { CommandContext } from "../context.ts";
+import { examples } from "../examples.ts";
 import { AdvisedError, UsageError } from "../failure.ts";
 import type { RunCommand } from "../run-command.ts";
 import { escapeControls } from "../render/escape.ts";
@@ -38,6 +39,15 @@ export function addSettingsCommand(parent: Command, run: RunCommand): void {
     .option(...setFileOption)
     .option(...setStdinOption)
     .option("--file <path>", "replace all values with the JSON object in a file; - reads stdin")
+    .addHelpText(
+      "after",
+      examples(
+        "svc app settings set hello port=8081 greeting='Good morning'",
+        "svc app settings set hello password",
+        "svc app settings set hello --set-file motd=motd.txt",
+        "svc app settings set hello --file values.json",
+      ),
+    )
     .action(
       run((context, id: string, pairs: string[], options: SetOptions) =>
         setSettings(context, id, { ...options, pairs }),

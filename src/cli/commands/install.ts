@@ -12,6 +12,7 @@ import { comeUp, noWaitOption, waitOption, type ComeUpOptions } from "../come-up
 import type { CommandContext } from "../context.ts";
 import { addPlacementOptions, placementFrom, type PlacementOptions } from "./app-place.ts";
 import { AdvisedError, asSvcError, ReportedError } from "../failure.ts";
+import { examples } from "../examples.ts";
 import { exists } from "../exists.ts";
 import { readsFilesHere } from "../nodes/choose-node.ts";
 import { collect } from "../option-values.ts";
@@ -63,12 +64,23 @@ export function addInstallCommand(parent: Command, run: RunCommand): void {
     .option(...waitOption)
     .option(...noWaitOption)
     .option("--private", "install for yourself alone, though the system's daemon only does not run");
-  addPlacementOptions(command).action(
-    runWithAdvice(
-      run,
-      adviceOnSettings,
-    )((context, spec: string, options: InstallOptions) => install(context, spec, options)),
-  );
+  addPlacementOptions(command)
+    .addHelpText(
+      "after",
+      examples(
+        "svc install svc/forgejo --start",
+        "svc install hello@1.1.0 --set port=8081 --set-file motd=motd.txt",
+        "svc install https://git.example.org/blog.git --branch main --start",
+        "svc install ./blog --start",
+        "svc install ./compose.yaml",
+      ),
+    )
+    .action(
+      runWithAdvice(
+        run,
+        adviceOnSettings,
+      )((context, spec: string, options: InstallOptions) => install(context, spec, options)),
+    );
 }
 
 async function install(context: CommandContext, spec: string, options: InstallOptions): Promise<void> {

@@ -29,7 +29,6 @@ export function addNodeCommand(parent: Command, run: RunCommand): void {
       "--ssh-option <name=value>",
       "with ssh: an option for its -o; may be given several times",
       collect,
-      [],
     )
     .addHelpText("after", addExamples)
     .action(run(add));
@@ -64,7 +63,7 @@ interface AddOptions {
   readonly tokenFile?: string;
   readonly credentialHelper?: string;
   readonly caFile?: string;
-  readonly sshOption: readonly string[];
+  readonly sshOption?: readonly string[];
 }
 
 async function add(
@@ -94,7 +93,7 @@ async function add(
 
 /** @throws UsageError for options that the kind of address has no use for */
 function nodeOf(address: string, options: AddOptions): Node {
-  const { tokenFile, credentialHelper, caFile, sshOption } = options;
+  const { tokenFile, credentialHelper, caFile, sshOption = [] } = options;
   const { kind } = parseAddress(address);
   const isWeb = kind === "https" || kind === "http";
   if (!isWeb && (tokenFile ?? credentialHelper ?? caFile) !== undefined) {

@@ -14,6 +14,7 @@ import { adviceOnSettings, setFileOption, setStdinOption } from "../assignments.
 import type { CommandContext } from "../context.ts";
 import { exitCodes } from "../exit-codes.ts";
 import { ReportedError, UsageError } from "../failure.ts";
+import { examples } from "../examples.ts";
 import { exists } from "../exists.ts";
 import { collect } from "../option-values.ts";
 import { reportRemarks, requireOwn, writePlanned } from "../package-plan.ts";
@@ -38,6 +39,15 @@ export function addPackageCommand(parent: Command, run: RunCommand): void {
     .addOption(new Option("--template <name>", "begin with a small program").choices(templateNames))
     .option("--id <id>", "id of the package (default: as the directory is called)")
     .option("--name <name>", "display name")
+    .addHelpText(
+      "after",
+      examples(
+        "svc package init",
+        `svc package init blog --template ${templateNames[0]}`,
+        "svc package init shop --from compose.yaml --id shop",
+        "svc package check shop && svc package run shop",
+      ),
+    )
     .action(run((context, dir: string, options: InitOptions) => init(context, resolve(dir), options)));
   command
     .command("check")

@@ -3,6 +3,7 @@ import { resolve } from "node:path";
 import type { Command } from "commander";
 import { absoluteIfPath } from "../absolute-path.ts";
 import type { CommandContext } from "../context.ts";
+import { examples } from "../examples.ts";
 import { reportRemarks, requireOwn } from "../package-plan.ts";
 import type { RunCommand } from "../run-command.ts";
 import { escapeControls } from "../render/escape.ts";
@@ -31,6 +32,14 @@ export function addSourceCommand(parent: Command, run: RunCommand): void {
     .description("add a source, or give one another URL")
     .argument("<name>", "what source/id and --source call it")
     .argument("<url>", "a git repository, the https URL of an index.yaml, or a directory that holds one")
+    .addHelpText(
+      "after",
+      examples(
+        "svc source add main https://git.example.org/packages.git",
+        "svc source add team https://packages.example.org/index.yaml",
+        "svc source add own /srv/packages",
+      ),
+    )
     .action(run((context, name: string, url: string) => add(context, name, url)));
   source
     .command("remove")

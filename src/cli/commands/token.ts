@@ -1,6 +1,7 @@
 /** `svc token …`: the tokens with which scripts and the platform call the daemon over TCP. */
 import type { Command } from "commander";
 import type { CommandContext } from "../context.ts";
+import { examples } from "../examples.ts";
 import { parseCount } from "../option-values.ts";
 import type { RunCommand } from "../run-command.ts";
 import { renderFields } from "../render/table.ts";
@@ -23,8 +24,12 @@ export function addTokenCommand(parent: Command, run: RunCommand): void {
     .option("--label <text>", "what it is for, shown in the daemon's log")
     .addHelpText(
       "after",
-      "\nOnly the token goes to stdout: TOKEN=$(svc token issue)\n" +
-        'Use it as: curl -H "Authorization: Bearer $TOKEN" http://127.0.0.1:8420/v1/apps\n',
+      "\nOnly the token goes to stdout.\n" +
+        examples(
+          "TOKEN=$(svc token issue)",
+          'curl -H "Authorization: Bearer $TOKEN" http://127.0.0.1:8420/v1/apps',
+          "svc token issue --ttl 60 --label 'a script'",
+        ),
     )
     .action(run((context, options: IssueOptions) => issue(context, options)));
   token.command("revoke").description("end all access tokens, and what runs with them").action(run(revoke));

@@ -2,6 +2,7 @@
 import type { Command } from "commander";
 import { acceptedBy, acceptingLicenses, type AcceptOptions } from "../accept-license.ts";
 import type { CommandContext } from "../context.ts";
+import { examples } from "../examples.ts";
 import { forEachName } from "../for-each.ts";
 import { AdvisedError, asSvcError, UsageError } from "../failure.ts";
 import { followProgress } from "../follow-progress.ts";
@@ -30,6 +31,15 @@ export function addUpgradeCommand(parent: Command, run: RunCommand): void {
     .option("--accept-permissions", "give it the permissions on the host that the new version adds")
     .option("--backup", "back them up first, as their policies say (default: as the daemon is configured)")
     .option("--no-backup", "do not")
+    .addHelpText(
+      "after",
+      examples(
+        "svc upgrade hello",
+        "svc upgrade hello --restart --backup",
+        "svc upgrade hello --version 1.0.0 --restart",
+        "svc upgrade --all --restart",
+      ),
+    )
     .action(run((context, ids: string[], options: UpgradeOptions) => upgrade(context, ids, options)));
 }
 

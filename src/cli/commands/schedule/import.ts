@@ -37,7 +37,7 @@ export function addImportCommand(parent: Command, run: RunCommand): void {
     .argument("<file>", "the crontab; - reads stdin")
     .option("--system", "each line names its user behind the time, as in /etc/crontab; needs root")
     .option("--app <id>", "run the commands in this app's directory, as its owner")
-    .option("--prefix <text>", "begin each id with this", "")
+    .option("--prefix <text>", "begin each id with this")
     .option("--dry-run", "show the jobs and write nothing")
     .option("--skip-bad", "leave out the lines that cannot be jobs, instead of writing nothing")
     .option("--disabled", "do not let the jobs fire yet")

@@ -1,0 +1,111 @@
+/** What `--help` says of each command, as data for the pages made of it: man's and the reference. Commander is the source of all three. */
+import type { Command, Help } from "commander";
+import { globalGroup } from "../cli/program.ts";
+
+export interface Manual {
+  readonly description: string;
+  /** Of every command. */
+  readonly options: readonly Entry[];
+  /** Those that do something, and groups of whom more is said than what they are called, in the order of the help. */
+  readonly commands: readonly CommandEntry[];
+}
+
+export interface CommandEntry {
+  /** `svc app logs` */
+  readonly name: string;
+  /** Each of which is also its name. */
+  readonly aliases: readonly string[];
+  /** `svc app logs <id>` */
+  readonly usage: string;
+  readonly description: string;
+  readonly args: readonly Entry[];
+  /** Its own, beside those of every command. */
+  readonly options: readonly Entry[];
+  /** What else its help says. */
+  readonly notes: readonly Note[];
+  /** Lines for a shell. */
+  readonly examples: readonly string[];
+}
+
+export interface Entry {
+  /** `-n, --tail <lines>` */
+  readonly term: string;
+  /** With choices and the default. */
+  readonly says: string;
+}
+
+export interface Note {
+  readonly text: string;
+  /** Whether its lines are as they have to be. */
+  readonly isFixed: boolean;
+}
+
+export function manualOf(program: Command): Manual {
+  const help = program.createHelp();
+  const options = help.visibleOptions(program).map((option) => optionEntry(help, option));
+  return { description: program.description(), options, commands: entriesOf(program, help) };
+}
+
+function entriesOf(parent: Command, help: Help): CommandEntry[] {
+  return help
+    .visibleCommands(parent)
+    .filter((command) => command.name() !== "help")
+    .flatMap((command) => {
+      const entry = commandEntry(command, help);
+      const isShown =
+        command.commands.length === 0 ||
+        [entry.options, entry.notes, entry.examples].some((part) => part.length > 0);
+      return [...(isShown ? [entry] : []), ...entriesOf(command, help)];
+    });
+}
+
+function commandEntry(command: Command, help: Help): CommandEntry {
+  const path: string[] = [];
+  for (let at: Command | null = command; at !== null; at = at.parent) path.unshift(at.name());
+  const name = path.join(" ");
+  const words = command.usage().replace(/^\[options\] ?/, "");
+  return {
+    name,
+    aliases: command.aliases(),
+    usage: `${name} ${words}`.trim(),
+    description: help.commandDescription(command),
+    args: help.visibleArguments(command).map((argument) => ({
+      term: help.argumentTerm(argument),
+      says: help.argumentDescription(argument),
+    })),
+    options: help
+      .visibleOptions(command)
+      .filter(({ helpGroupHeading, long }) => helpGroupHeading !== globalGroup && long !== "--help")
+      .map((option) => optionEntry(help, option)),
+    ...partsOf(textAfter(command)),
+  };
+}
+
+function optionEntry(help: Help, option: Parameters<Help["optionTerm"]>[0]): Entry {
+  return { term: help.optionTerm(option), says: help.optionDescription(option) };
+}
+
+/** What `addHelpText("after")` has added. */
+function textAfter(command: Command): string {
+  let printed = "";
+  command.configureOutput({ writeOut: (part) => (printed += part) });
+  command.outputHelp();
+  return printed.slice(command.helpInformation().length);
+}
+
+function partsOf(text: string): Pick<CommandEntry, "notes" | "examples"> {
+  const notes: Note[] = [];
+  const examples: string[] = [];
+  for (const part of text.split(/\n{2,}/)) {
+    const [first = "", ...others] = part.split("\n").filter((line) => line !== "");
+    const example = /^Examples?:(.*)$/.exec(first)?.[1];
+    if (example !== undefined)
+      examples.push(...[example, ...others].map((line) => line.trim()).filter((line) => line !== ""));
+    else if (first !== "")
+      notes.push({
+        text: [first, ...others].join("\n"),
+        isFixed: others.some((line) => line.startsWith(" ")),
+      });
+  }
+  return { notes, examples };
+}
