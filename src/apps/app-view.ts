@@ -131,7 +131,10 @@ export function stateOf(
   status: RuntimeStatus | undefined,
 ): { state: AppState; reason: string } {
   const underway = operation === undefined ? undefined : stateDuring(operation);
-  if (underway !== undefined) return { state: underway, reason: "" };
+  if (underway !== undefined) {
+    const reason = operation?.detail.awaitsEngine === true ? "it waits for the container engine" : "";
+    return { state: underway, reason };
+  }
   // Nothing runs of what could not be started; that it failed is what its owner has to know.
   if (app.state === "FAILED" && !isUp(status?.state)) return { state: "FAILED", reason: app.stateReason };
   if (status !== undefined && app.state !== "INSTALLING")

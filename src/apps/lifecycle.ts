@@ -110,7 +110,7 @@ export class Lifecycle {
       const runtime = this.#runtimeOf(app);
       if (!isUpNow(runtime.status(app.id))) {
         const runnable = this.#runnable(app);
-        await this.#ports.requireFree(runnable, () => runtime.stop(runnable));
+        await this.#ports.requireFree(runnable, () => stopToStart(runtime, runnable));
         await writeSettingsFiles(this.#identities, runnable);
         await runtime.start(runnable);
         await this.#settleRuntime(runtime, runnable);
@@ -148,11 +148,7 @@ export class Lifecycle {
       if (operation.phase === "stop") {
         const [runtime, runnable] = [this.#runtimeOf(app), this.#runnable(app)];
         if (isUp(runtime.status(app.id)?.state)) await runtime.check(runnable);
-        await runtime.stop(runnable).catch(async (error: unknown) => {
-          // It is meant to run all the same: what became of it is found out, and followed.
-          await runtime.adopt(runnable);
-          throw error;
-        });
+        await stopToStart(runtime, runnable);
         await this.#operations.enter(operation, "start");
       }
     } catch (error) {
@@ -212,6 +208,16 @@ export class Lifecycle {
   #isActive(app: AppRecord): boolean {
     const state = this.#runtimeOf(app).status(app.id)?.state;
     return state !== undefined && state !== "STOPPED";
+  }
+}
+
+/** Ends what runs of an app that is to be started. Where that fails it is followed all the same: it is meant to run. */
+async function stopToStart(runtime: AppRuntime, app: RunnableApp): Promise<void> {
+  try {
+    await runtime.stop(app);
+  } catch (error) {
+    await runtime.adopt(app);
+    throw error;
   }
 }
 

@@ -37,6 +37,8 @@ export interface OperationDetail {
   rolls?: boolean;
   /** The next version is called as the one before: what is built for it takes the same names. */
   sameName?: boolean;
+  /** Whether a removal waits for the container engine to be back. */
+  awaitsEngine?: boolean;
   /** What a backup has frozen of the app, in its runtime's words. */
   frozen?: string[];
 }

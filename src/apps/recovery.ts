@@ -70,6 +70,8 @@ const recoveredAtOnce = 8;
 export class Recovery {
   readonly #options: RecoveryOptions;
   readonly #ways: Readonly<Record<AppOperationKind, OneWay>>;
+  /** Ids of operations that could not be brought to rest: each try is like the one before. */
+  readonly #failed = new Set<number>();
 
   constructor(options: RecoveryOptions) {
     this.#options = options;
@@ -97,16 +99,18 @@ export class Recovery {
   async recover(operation: Operation): Promise<void> {
     const { operations, log } = this.#options;
     if (!(await operations.adopt(operation))) return;
-    const { appId, kind, phase } = operation;
-    log.info(
-      { appId, kind, phase },
-      "an operation was left behind by a process that ended; bringing the app to rest",
-    );
+    const { id, appId, kind, phase } = operation;
+    if (!this.#failed.has(id)) {
+      log.info({ appId, kind, phase }, "an operation was left behind; bringing the app to rest");
+    }
     try {
       const way = this.#ways[kind];
       await ("resume" in way ? way.resume(operation) : way.undo(operation));
+      this.#failed.delete(id);
     } catch (error) {
       if (error instanceof SvcError && error.reason === "start_failed") return;
+      if (this.#failed.has(id)) return;
+      this.#failed.add(id);
       log.error(
         { err: error, appId, kind, phase },
         "an operation that was left behind could not be brought to rest",

@@ -99,8 +99,8 @@ export abstract class ContainerRuntime extends FollowingRuntime<ContainerApp> im
   protected abstract replace(app: RunnableApp, container: ContainerRecord): Promise<void>;
   /** What the next start publishes. */
   protected abstract toPublish(app: RunnableApp): Promise<PublishedAddresses>;
-  abstract stop(app: RunnableApp): Promise<void>;
-  abstract remove(app: RunnableApp, keep?: "volumes"): Promise<number>;
+  protected abstract end(app: RunnableApp): Promise<void>;
+  protected abstract clear(app: RunnableApp, keep?: "volumes"): Promise<number>;
   abstract logs(app: RunnableApp, options: { tail: number; signal?: AbortSignal }): Promise<LogChunk>;
   abstract followLogs(
     app: RunnableApp,
@@ -108,19 +108,41 @@ export abstract class ContainerRuntime extends FollowingRuntime<ContainerApp> im
   ): AsyncIterable<LogChunk>;
 
   async start(app: RunnableApp): Promise<void> {
-    const { events } = this.#options;
-    const { generation } = events;
     this.#findOutWhetherItHangs();
     try {
-      await this.launch(app);
+      await this.#whileThere(`app "${app.id}" was started: it starts when that is back`, () =>
+        this.launch(app),
+      );
     } catch (error) {
-      // Whatever it looked like, an app whose engine ends cannot start.
-      const isAway = events.error !== undefined || (generation > 0 && generation !== events.generation);
-      const reason = isAway ? engineEnded(app.id, error) : error;
-      if (reason instanceof SvcError && reason.code === "unavailable") {
-        this.appOf(app.id).awaitEngine(app, reason as SvcError);
+      if (error instanceof SvcError && error.code === "unavailable") {
+        this.appOf(app.id).awaitEngine(app, error as SvcError);
       }
-      throw reason;
+      throw error;
+    }
+  }
+
+  async stop(app: RunnableApp): Promise<void> {
+    await this.#whileThere(`app "${app.id}" was stopped`, () => this.end(app));
+  }
+
+  async remove(app: RunnableApp, keep?: "volumes"): Promise<number> {
+    return this.#whileThere(`app "${app.id}" was removed`, () => this.clear(app, keep));
+  }
+
+  async requireAnswer({ id }: RunnableApp): Promise<void> {
+    if (!this.isUntouched(id)) await this.#options.state.containers();
+  }
+
+  /** Whatever it looks like: what fails while the engine ends fails since it ends. */
+  async #whileThere<T>(what: string, work: () => Promise<T>): Promise<T> {
+    const { events } = this.#options;
+    const { generation } = events;
+    try {
+      return await work();
+    } catch (error) {
+      const isAway = events.error !== undefined || (generation > 0 && generation !== events.generation);
+      if (!isAway) throw error;
+      throw new SvcError("unavailable", `the container engine ended while ${what}`, { cause: error });
     }
   }
 
@@ -295,9 +317,4 @@ export abstract class ContainerRuntime extends FollowingRuntime<ContainerApp> im
     for (const id of [...this.apps.keys()]) this.forget(id);
     return Promise.resolve();
   }
-}
-
-function engineEnded(id: string, cause: unknown): SvcError {
-  const message = `the container engine ended while app "${id}" was started: it starts when that is back`;
-  return new SvcError("unavailable", message, { cause });
 }

@@ -310,6 +310,11 @@ export interface AppRuntime extends AsyncDisposable {
    * @throws SvcError `start_failed` when it ends, restarts or turns unhealthy; `deadline_exceeded`, `canceled`
    */
   waitHealthy(id: string, timeoutMs: number, signal?: AbortSignal): Promise<void>;
+  /**
+   * Before what is not gone back on: finds out whether what keeps the app is there. Absent where svc alone does.
+   * @throws SvcError `unavailable`
+   */
+  requireAnswer?(app: RunnableApp): Promise<void>;
   /** Ends every process of the app; nothing running is fine. */
   stop(app: RunnableApp): Promise<void>;
   /** Names of what {@link freeze} would freeze of an app now, as {@link thaw} takes them; none when it does not run. */

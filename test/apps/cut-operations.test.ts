@@ -68,3 +68,28 @@ for (const [name, { phase }] of Object.entries(works)) {
     if (phase === "start") t.deepEqual(await leftOf(name, true, failed), [], "it came to its end by itself");
   });
 }
+
+test("a removal whose engine does not come back is left under way, and nobody waits for it", async (t) => {
+  await using made = await storeWithApp();
+  const { store, registry, operations } = made;
+  const away = new SvcError("unavailable", "it is away");
+  let asked = 0;
+  const runtime = {
+    // It goes when the removal has begun.
+    requireAnswer: () => (asked++ === 0 ? Promise.resolve() : Promise.reject(away)),
+    stop: () => Promise.reject(away),
+  } as unknown as AppRuntime;
+  const context = {
+    ...{ store, registry, operations },
+    runtimeOf: () => runtime,
+    runnable: (app: AppRecord) => app,
+  } as unknown as AppsContext;
+  const error = await new Remover(context, 0).remove(registry.get("web")!).catch((reason: unknown) => reason);
+  t.like(error, {
+    reason: "unavailable",
+    message: 'app "web" is being removed, which goes on when the container engine is back: it is away',
+  });
+  const left = operations.of("web")!;
+  t.like(left, { kind: "remove", phase: "stop", detail: { awaitsEngine: true } });
+  t.false(await operations.isLive(left), "the next sweep may go on with it");
+});

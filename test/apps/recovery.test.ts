@@ -34,3 +34,25 @@ test("an app that cannot be brought to rest for now keeps no other waiting", asy
   await sweep;
   t.is(stopped.length, count);
 });
+
+test("what cannot be brought to rest is tried again and again, and logged once until it could", async (t) => {
+  const logged: string[] = [];
+  let fails = true;
+  const options = {
+    operations: {
+      all: () => [{ id: 1, appId: "web", kind: "stop", phase: "stop", detail: {} }],
+      isLive: () => Promise.resolve(false),
+      adopt: () => Promise.resolve(true),
+      release: () => undefined,
+    },
+    registry: { get: (id: string) => ({ id }) },
+    lifecycle: { finishStop: () => (fails ? Promise.reject(new Error("away")) : Promise.resolve()) },
+    log: { info: () => logged.push("begins"), error: () => logged.push("failed") },
+  };
+  const recovery = new Recovery(options as unknown as RecoveryOptions);
+  for (const failing of [true, true, true, false, true]) {
+    fails = failing;
+    await recovery.sweep();
+  }
+  t.deepEqual(logged, ["begins", "failed", "begins", "failed"]);
+});

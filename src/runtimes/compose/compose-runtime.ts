@@ -266,12 +266,12 @@ export class ComposeRuntime extends ContainerRuntime {
     );
   }
 
-  async stop(app: RunnableApp): Promise<void> {
+  protected async end(app: RunnableApp): Promise<void> {
     const depths = dependencyDepths((await this.#projects.kept(app.id)) ?? {});
     await this.appOf(app.id).stop(app, (service) => depths.get(service) ?? 0);
   }
 
-  async remove(app: RunnableApp, keep?: "volumes"): Promise<number> {
+  protected async clear(app: RunnableApp, keep?: "volumes"): Promise<number> {
     const freed = this.isUntouched(app.id) ? 0 : await this.#removeFromEngine(app, keep);
     await this.#projects.forget(app.id);
     this.forget(app.id);

@@ -132,11 +132,11 @@ export class DockerRuntime extends ContainerRuntime {
     return Promise.resolve(addressesByPort(publishedPorts(app, this.#options)));
   }
 
-  async stop(app: RunnableApp): Promise<void> {
+  protected async end(app: RunnableApp): Promise<void> {
     await this.appOf(app.id).stop(app);
   }
 
-  async remove(app: RunnableApp): Promise<number> {
+  protected async clear(app: RunnableApp): Promise<number> {
     let freed = 0;
     if (!this.isUntouched(app.id)) {
       const removed = await this.appOf(app.id).containers.remove();
