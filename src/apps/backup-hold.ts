@@ -2,6 +2,7 @@
 import { SvcError } from "../errors.ts";
 import type { BackupPolicy } from "../packages/manifest.ts";
 import { isUp, type EngineVolumes, type RunnableApp } from "../runtimes/runtime.ts";
+import { requireDirectory } from "./app-directory.ts";
 import type { AppRecord } from "./app-record.ts";
 import type { Lifecycle } from "./lifecycle.ts";
 import type { Operation } from "./operations.ts";
@@ -76,6 +77,7 @@ export class BackupHold {
     const { operations, registry, runtimeOf, runnable } = this.#options;
     const app = registry.get(operation.appId);
     if (app === undefined) throw new Error(`the backup holds no app "${operation.appId}"`);
+    await requireDirectory(this.#options, app);
     const held = runnable(app);
     const runtime = runtimeOf(app);
     const dump = app.manifest.backup?.dump;

@@ -2,6 +2,7 @@
 import { SvcError } from "../errors.ts";
 import { resolvePorts, type ResolvedPort } from "../packages/settings.ts";
 import { isUp } from "../runtimes/runtime.ts";
+import { requireDirectory } from "./app-directory.ts";
 import { newApp, type AppRecord, type NewApp } from "./app-record.ts";
 import { appTree } from "../runtimes/app-tree.ts";
 import type { AppCaller } from "./app-registry.ts";
@@ -60,6 +61,7 @@ export class Cloner {
       cancel: work.cancel,
     });
     try {
+      await requireDirectory(this.#options, app);
       if (!shareVolumes) refuseShared(app, (await runtimeOf(app).sharedData?.(app.id)) ?? []);
       const sourceRunning = isUp(runtimeOf(app).status(app.id)?.state);
       let copiedBytes = 0;

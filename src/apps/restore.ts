@@ -235,6 +235,8 @@ export class Restorer {
     await settings.validate(next.manifest, next.settings, app.ownerUid);
     const identity = await identities.as(app.runUid);
     const tree = await identities.tree(paths.appDir(app.id), app.runUid);
+    // Whoever has lost all of it is the one who restores.
+    if (!(await tree.isThere())) await tree.create();
     for (const path of image.trees) {
       await tree.remove(staged(path));
       await tree.makeDirs([staged(path)]);

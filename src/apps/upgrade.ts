@@ -8,6 +8,7 @@ import type { OwnedTree } from "../identity/owned-tree.ts";
 import type { ResolvedPackage } from "../packages/resolved-package.ts";
 import { isUp, type AppRuntime, type RunnableApp } from "../runtimes/runtime.ts";
 import { whyNotStarted } from "../runtimes/start-failed.ts";
+import { requireDirectory } from "./app-directory.ts";
 import { acknowledgementOf, requireAcknowledgement, type Consent } from "./acknowledgement.ts";
 import { patchApp, type AppRecord } from "./app-record.ts";
 import type { AppSettings } from "./app-settings.ts";
@@ -96,6 +97,7 @@ export class Upgrader {
     if (app === undefined) throw new Error(`the upgrade holds no app "${operation.appId}"`);
     // Somebody may have started it between the first look and the lock.
     await this.#requireReady(app, request);
+    await requireDirectory(this.#options, app);
     await using resolved = await packages.resolveUpgrade(app, request.version, { uid: app.ownerUid }, work);
     if (isSameRelease(app, resolved)) {
       resolved.keep();

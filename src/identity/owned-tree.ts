@@ -70,6 +70,11 @@ export class OwnedTree {
     await this.claim();
   }
 
+  /** Whether the root is. */
+  async isThere(): Promise<boolean> {
+    return (await this.#find("")).kind !== "missing";
+  }
+
   /** Makes the root the daemon's, if it is there and the user's still. */
   async claim(): Promise<void> {
     if (!this.#isShared) return;

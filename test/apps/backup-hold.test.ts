@@ -27,6 +27,8 @@ test("what is frozen is known before it is, until it goes on", async (t) => {
     ...{ store, registry, operations, log: { warn: () => undefined } },
     runtimeOf: () => runtime,
     runnable: (app: AppRecord) => app,
+    paths: { appDir: () => "" },
+    identities: { tree: () => Promise.resolve({ isThere: () => Promise.resolve(true) }) },
   } as unknown as AppsContext;
   const hold = new BackupHold({ ...context, lifecycle: new Lifecycle(context) });
   await hold.hold("web", "pause", async () => note("read"), {});
