@@ -1,9 +1,9 @@
 /**
  * What is not REST: unary calls in their plain form by the exchange that REST shares, all else by Connect's, with the pages
- * beside it, in an Express application on HTTP/1.1 and in Connect's adapter for node on HTTP/2. Both are loaded with the first
- * request that needs them: they cost more than the rest of the start.
+ * beside it, in an Express application on HTTP/1.1 and in Connect's adapter for node on HTTP/2. Each is loaded with the first
+ * request that needs it: they cost more than the rest of the start.
  */
-import type { ServerResponse } from "node:http";
+import type { IncomingMessage, RequestListener, ServerResponse } from "node:http";
 import { createContextValues, type ContextValues } from "@connectrpc/connect";
 import type { ConnectNodeAdapterOptions } from "@connectrpc/connect-node";
 import { maxStructure } from "../errors.ts";
@@ -38,12 +38,7 @@ export interface RpcFrontOptions {
 export type RpcFront = (request: HttpRequest, response: HttpResponse, caller: Caller) => void;
 
 export async function loadRpcFront(options: RpcFrontOptions): Promise<RpcFront> {
-  const [{ createHttp1App }, { expressConnectMiddleware }, connectNode] = await Promise.all([
-    import("./http1-app.ts"),
-    import("@connectrpc/connect-express"),
-    import("@connectrpc/connect-node"),
-  ]);
-  const { connectNodeAdapter, compressionGzip, compressionBrotli } = connectNode;
+  const { connectNodeAdapter, compressionGzip, compressionBrotli } = await import("@connectrpc/connect-node");
   const { pipeline, exchange, callers, limits, bodies, pages, notFound, failed } = options;
 
   const contextValues = (request: object): ContextValues => {
@@ -81,13 +76,30 @@ export async function loadRpcFront(options: RpcFrontOptions): Promise<RpcFront> 
         : (forOthers ??= upTo(othersBytes, { maxStructure }));
   }
 
-  const expressCalls = byRank(expressConnectMiddleware);
-  const http1 = createHttp1App({
-    pages,
-    connect: (request, response, next) => expressCalls(request)(request, response, next),
-    notFound,
-    failed,
-  });
+  /** What plain unary calls and HTTP/2 do without, and which takes as long to load as Node to start. */
+  async function loadHttp1(): Promise<RequestListener> {
+    const [{ createHttp1App }, { expressConnectMiddleware }] = await Promise.all([
+      import("./http1-app.ts"),
+      import("@connectrpc/connect-express"),
+    ]);
+    const expressCalls = byRank(expressConnectMiddleware);
+    return createHttp1App({
+      pages,
+      connect: (request, response, next) => expressCalls(request)(request, response, next),
+      notFound,
+      failed,
+    });
+  }
+  let http1: RequestListener | undefined;
+  let http1Loading: Promise<RequestListener> | undefined;
+  async function answerOnceLoaded(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    try {
+      http1 = await (http1Loading ??= loadHttp1());
+      http1(request, response);
+    } catch (error) {
+      failed(request, response, error);
+    }
+  }
   const nodeCalls = byRank((calls) =>
     connectNodeAdapter({
       ...calls,
@@ -110,7 +122,8 @@ export async function loadRpcFront(options: RpcFrontOptions): Promise<RpcFront> 
         nodeCalls(request)(request, response);
       } else {
         dropUnread(request, response);
-        http1(request, response as ServerResponse);
+        if (http1 === undefined) void answerOnceLoaded(request, response as ServerResponse);
+        else http1(request, response as ServerResponse);
       }
     };
     if (procedures(request, response, caller, handOver)) return;

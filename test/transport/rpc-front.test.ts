@@ -1,4 +1,5 @@
 /** What takes longest to make is made for the first who needs it. */
+import { createRequire } from "node:module";
 import { createClient } from "@connectrpc/connect";
 import test from "ava";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
@@ -8,7 +9,12 @@ import { collectLog, openDoor } from "./support/door.ts";
 import { transportTo } from "./support/clients.ts";
 import { fakeServices } from "./support/fake-services.ts";
 
-test("handlers of all methods are made once for who needs them, and not for a plain unary call", async (t) => {
+const isExpressLoaded = (): boolean =>
+  Object.keys(createRequire(import.meta.url).cache).some((file) =>
+    file.endsWith("node_modules/express/index.js"),
+  );
+
+test("handlers of all methods and Express come once with who needs them, and not with a plain unary call", async (t) => {
   const pipeline = createPipeline({
     services: fakeServices({
       app: {
@@ -44,6 +50,9 @@ test("handlers of all methods are made once for who needs them, and not for a pl
   t.is(await madeFor(() => createClient(DaemonService, http2).getStatus({})), 0);
   t.is(await madeFor(stream(http2)), 1);
   t.is(await madeFor(stream(http2)), 0);
+  t.is(await madeFor(() => createClient(DaemonService, http1).getStatus({})), 0);
+  t.false(isExpressLoaded());
   t.is(await madeFor(stream(http1)), 1);
+  t.true(isExpressLoaded());
   t.is(await madeFor(stream(http1)), 0);
 });
