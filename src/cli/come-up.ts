@@ -26,6 +26,8 @@ export async function comeUp(
   if (!wait || app.health === "none" || app.health === "healthy") return app;
   const { AppSchema, AppService } = await import("../../gen/svc/v1/app_pb.ts");
   const { messageToRest } = await import("./transport/rest-json.ts");
-  const events = context.follow(AppService.method.awaitAppStream, () => ({ id: app.id }));
+  const { follow } = await import("./follow.ts");
+  // Whoever reads its output may have left: how it comes up is told by the exit code, too.
+  const events = follow(context, AppService.method.awaitAppStream, () => ({ id: app.id }));
   return messageToRest(AppSchema, await followProgress(context, `start ${app.id}`, events, "app"));
 }

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { readdir, readlink, realpath } from "node:fs/promises";
+import { appendFile, readdir, readlink, realpath, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import test, { type ExecutionContext } from "ava";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
@@ -77,8 +77,11 @@ test("what cannot be had at all is told at once, and so is what is no absence", 
   for (const client of [
     { outlives: () => Promise.resolve(false) },
     { isThere: () => Promise.resolve(false) },
-  ])
-    await t.throwsAsync(told(faked([["a", gone], ["b"]], client)), { is: gone });
+  ]) {
+    const fake = faked([["a", gone], ["b"]], client);
+    await t.throwsAsync(told(fake), { is: gone });
+    t.deepEqual(fake.notes, [], "nobody is waited for");
+  }
 });
 
 test("who does not come back is not waited for any longer", async (t) => {
@@ -189,9 +192,12 @@ test("logs, events and lists go on over a daemon that is stopped, and one that i
         assert.match(`${String(child.exitCode)} ${shown.err}`, /^null .*; waiting\n/);
     });
     for (const { shown } of all) shown.err = "";
+    // They are back when much has happened already.
+    for (const { child } of [logs, events]) child.kill("SIGSTOP");
     await daemon.restart();
     const lines = all.map(({ shown }) => shown.out.split("\n").length);
     await daemon.client(AppService).restartApp({ id: "counter" });
+    for (const { child } of [logs, events]) child.kill("SIGCONT");
     await Promise.all(all.map(({ shows }, at) => shows((lines[at] ?? 0) + 1)));
     begun++;
     await eventually(() => assert.equal(jumpsOf(logs.shown.out).length, begun));
@@ -209,4 +215,20 @@ test("logs, events and lists go on over a daemon that is stopped, and one that i
   t.is(new Set(cursors.map(({ cursor }) => cursor)).size, cursors.length, "none twice");
   const kinds = cursors.map(({ kind }) => kind);
   t.is(kinds.filter((kind) => kind === "app.starting").length, 2, kinds.join(" "));
+});
+
+test("a file is followed on with what is written once the daemon is back, which is said", async (t) => {
+  await using daemon = await startDaemon();
+  const file = join(daemon.dir, "growing.log");
+  await writeFile(file, "first\n");
+  const tail = svc(t, daemon, "file", "tail", "-f", file);
+  await tail.shows(1);
+  await daemon.restart();
+  await eventually(async () => {
+    await appendFile(file, "later\n");
+    assert.match(tail.shown.out, /^first\n(later\n)+$/, tail.shown.err);
+  });
+  t.regex(tail.shown.err, /; waiting\nIt goes on with what is written from now on\.\n$/);
+  tail.end();
+  t.deepEqual(await once(tail.child, "exit"), [130, null]);
 });

@@ -129,7 +129,18 @@ async function tail(
   const { FileService } = await import("../../../../gen/svc/v1/file_pb.ts");
   const request = { path: await resolvePlace(context, place), lines: numberOf("--lines", lines), follow };
   const output = new ByteOutput(context.host.stdout);
-  for await (const { content } of context.invoke(FileService.method.tailFile, [request])) {
+  const method = FileService.method.tailFile;
+  let isAgain = false;
+  const begin = () => {
+    // A file has no cursor: what it had by then may have been shown or not.
+    if (isAgain) context.note("It goes on with what is written from now on.");
+    const again = isAgain ? { lines: 0 } : {};
+    isAgain = true;
+    return { ...request, ...again };
+  };
+  for await (const { content } of follow
+    ? context.follow(method, begin)
+    : context.invoke(method, [request])) {
     if (content !== undefined && content.data.length > 0) await output.write(content.data);
   }
   await output.end();
