@@ -72,10 +72,9 @@ async function configurationAt(
   } catch (error) {
     if (!(error instanceof SvcError)) throw error;
     const at = file ?? defaultPaths(environment).configFile;
-    const why = error.message.includes(at) ? error.message : `${at}: ${error.message}`;
     return {
       config: parseConfig({}, resolve(at), environment),
-      finding: problem(`${why}; what follows goes by the defaults`),
+      finding: problem(`${error.message}; what follows goes by the defaults`),
     };
   }
 }

@@ -32,6 +32,7 @@ for (const [words, expected] of [
   ],
   [["help", "backup", "ve"], ["verify"]],
   [["backup", "help", "ve"], ["verify"]],
+  [["backup", "help", "pa"], []],
   [
     ["app", "re"],
     ["restart", "repull", "remove"],
