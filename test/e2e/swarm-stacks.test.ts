@@ -317,7 +317,7 @@ upgrade: { order: stop-first, watch: 2s }
   }, longMs);
   const answers = async () => (await answersOf(swarm, 8085)).filter((answer) => answer !== silent);
 
-  /** What was seen while it went on. */
+  /** What was seen while it went on; each look takes the machine longer than what is looked at, and a gap lasts a second at least. */
   const during = async (work: Promise<unknown>): Promise<{ states: Set<string>; least: number }> => {
     const states = new Set<string>();
     let [isOver, least] = [false, 3];
@@ -325,7 +325,7 @@ upgrade: { order: stop-first, watch: 2s }
     while (!isOver) {
       states.add((await apps.getApp({ id: "rolls" })).state);
       least = Math.min(least, (await answers()).length);
-      await wait(50);
+      await wait(200);
     }
     await over;
     return { states, least };
