@@ -117,7 +117,7 @@ async function unitsOf(options: SetupOptions): Promise<Piece[]> {
       path: join(to, name),
       text: (await readFile(join(from, name), "utf8"))
         .replace(/^ExecStart=.*$/m, () => start)
-        .replace(version >= subgroupSince ? "" : /^DelegateSubgroup=.*\n/m, ""),
+        .replace(version >= subgroupSince ? insteadOfSubgroup : subgroup, ""),
       ...(isSystem && { packaged: join("/usr/lib/systemd/system", name) }),
     })),
   );
@@ -125,6 +125,8 @@ async function unitsOf(options: SetupOptions): Promise<Piece[]> {
 
 /** Older ones warn of a `DelegateSubgroup=` whenever they read it (systemd.resource-control(5)). */
 const subgroupSince = 254;
+const subgroup = /^DelegateSubgroup=.*\n/m;
+const insteadOfSubgroup = /(?:^#.*\n)*^ExecStopPost=.*\n/m;
 
 /** @returns 0 where none says */
 async function systemdVersion(): Promise<number> {

@@ -197,7 +197,7 @@ debianTest(
     await is("systemd 257 (257.9-1~deb13u1)");
     await told();
     await sh("dpkg-trigger --by-package=systemd /usr/lib/systemd/systemd; dpkg --configure --pending");
-    t.is(await units(), "[Service]\nDelegateSubgroup=daemon\n");
+    t.is(await units(), "[Service]\nDelegateSubgroup=daemon\nExecStopPost=\n");
     t.deepEqual(await told(), ["daemon-reload"]);
     await is("systemd 252 (252.39-1~deb12u2)");
     await install(3);

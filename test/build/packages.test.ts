@@ -80,6 +80,7 @@ test("packages are the same bytes whenever they are built, and hold what belongs
     t.is(changelog, await readFile(join(root, "CHANGELOG.md"), "utf8"));
     t.regex(await content("usr/lib/systemd/system/svc.service"), /^ExecStart=\/usr\/bin\/svc daemon$/m);
     t.notRegex(await content("usr/lib/systemd/system/svc.service"), /^DelegateSubgroup=/m);
+    t.regex(await content("usr/lib/systemd/system/svc.service"), /^ExecStopPost=-/m);
     t.regex(await content("usr/lib/systemd/system/svc.socket"), /^ListenStream=\/run\/svc\/svc.sock$/m);
     for (const script of ["postinst", "prerm", "postrm"])
       await run("sh", ["-n", join(tree, "DEBIAN", script)]);

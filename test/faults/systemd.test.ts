@@ -6,7 +6,7 @@ import test from "ava";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
 import { eventually } from "../support/eventually.ts";
 import { writePackage } from "../support/packages.ts";
-import { SystemdMachine, whyNoSystemd } from "../support/systemd.ts";
+import { someController, SystemdMachine, whyNoSystemd } from "../support/systemd.ts";
 
 const deadlineMs = 60_000;
 const reason = whyNoSystemd === undefined ? "" : ` (skipped: ${whyNoSystemd})`;
@@ -65,6 +65,38 @@ createServer((request, response) => response.end("here")).listen(Number(process.
         );
       }, deadlineMs);
       t.log(`boot ${boot}: as wanted`);
+    }
+    t.pass();
+  },
+);
+
+const whyNone =
+  whyNoSystemd ?? (someController === undefined ? "needs a controller of cgroup v2" : undefined);
+(whyNone === undefined ? test : test.skip)(
+  `a daemon follows another though the cgroups of apps were handed controllers${whyNone === undefined ? "" : ` (skipped: ${whyNone})`}`,
+  async (t) => {
+    t.timeout(5 * 60_000);
+    await using machine = await SystemdMachine.withSvc();
+    await writePackage(join(machine.dir, "etc", "kept"), 8080, {
+      id: "kept",
+      files: { "server.mjs": polite },
+    });
+    await machine.boot();
+    const apps = machine.client(AppService);
+    await eventually(() => apps.listApps({}), deadlineMs);
+    await apps.installApp({ spec: "/etc/svc/kept" });
+    await apps.startApp({ id: "kept" });
+    const { startedAt } = await apps.getApp({ id: "kept" });
+    for (const args of [["restart"], ["kill", "--signal=SIGKILL", "--kill-who=main"], ["restart"]]) {
+      // What the daemon does where memory and processor time are controllers of version 2.
+      await machine.handOn("system.slice/svc.service/apps/kept");
+      const before = await machine.systemctl("show", "--property=MainPID", "svc");
+      await machine.systemctl(...args, "svc");
+      await eventually(async () => {
+        assert.notEqual(await machine.systemctl("show", "--property=MainPID", "svc"), before);
+        const { state, startedAt: now } = await machine.client(AppService).getApp({ id: "kept" });
+        assert.deepEqual({ state, now }, { state: "RUNNING", now: startedAt });
+      }, deadlineMs);
     }
     t.pass();
   },

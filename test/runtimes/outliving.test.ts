@@ -1,11 +1,12 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { existsSync } from "node:fs";
-import { readFile, readdir, rm, symlink, truncate, writeFile } from "node:fs/promises";
+import { mkdir, readFile, readdir, rm, symlink, truncate, writeFile } from "node:fs/promises";
 import { createServer, type Socket } from "node:net";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import test from "ava";
+import { Cgroups } from "../../src/runtimes/process/cgroup.ts";
 import { ProcessRuntime } from "../../src/runtimes/process/process-runtime.ts";
 import type { SupervisorState } from "../../src/runtimes/process/supervisor-types.ts";
 import type { RunnableApp } from "../../src/runtimes/runtime.ts";
@@ -40,6 +41,23 @@ test("a daemon that is killed leaves apps running; the next adopts them with log
   await eventually("exit", () => fixture.runtime.status(app.id)?.state === "CRASHED");
   t.like(fixture.runtime.status(app.id), { exitCode: 5, lastLines: ["first", "last"] });
   t.deepEqual(await fixture.output(app), ["first", "last"]);
+});
+
+test("the limits of an app that runs are set by the next daemon, too", async (t) => {
+  await using fixture = await Fixture.create();
+  const app = await fixture.shell("exec sleep 1000", { limits: { memoryBytes: 1e8 } });
+  await startFromDoomedDaemon(fixture, [app]);
+  const root = join(fixture.store, "cgroup");
+  for (const path of ["", "apps", ...["", "supervisor", "app"].map((part) => join("apps", app.id, part))]) {
+    await mkdir(join(root, path), { recursive: true });
+    await writeFile(join(root, path, "cgroup.controllers"), "memory\n");
+    await writeFile(join(root, path, "cgroup.procs"), "");
+  }
+  const cgroups = new Cgroups({ root, controllers: new Set(["memory"]) });
+  await using next = await Fixture.create({ store: fixture.store, cgroups });
+  t.is(await next.runtime.adopt(app), "running");
+  t.is(await readFile(join(root, "apps", app.id, "app/memory.max"), "utf8"), "100000000");
+  await fixture.runtime.stop(app);
 });
 
 test("what happened while no daemon was there is known to the next", async (t) => {

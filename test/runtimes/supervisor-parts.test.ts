@@ -1,5 +1,6 @@
 import { spawn } from "node:child_process";
 import { EventEmitter, once } from "node:events";
+import { existsSync } from "node:fs";
 import { mkdir, mkdtemp, readFile, rm, rmdir, writeFile } from "node:fs/promises";
 import { createServer, type AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
@@ -169,8 +170,10 @@ test("limits are written to the cgroup of the app", async (t) => {
   t.is(await read("supervisor/cgroup.procs"), "", "another user's process is not handed over");
   await cgroups.enter(path, process.pid, uid);
   t.is(await read("supervisor/cgroup.procs"), String(process.pid));
-  await cgroups.create("x", { uid, gid }, {});
+  await cgroups.renew("x", { uid, gid }, {});
   t.is(await read("app/memory.max"), "max");
+  await cgroups.renew("y", { uid, gid }, {});
+  t.false(existsSync(join(root, "apps/y")), "one that is not in a cgroup gets none");
 });
 
 cgroupTest("a cgroup ends what nothing else finds (root and cgroup v2 only)", async (t) => {

@@ -168,6 +168,8 @@ test("a unit has the daemon's own cgroup where systemd knows it, and ends for go
       const service = written.find((path) => path.endsWith("/svc.service")) ?? "";
       const unit = await readFile(join(root, service), "utf8");
       t.is(/^DelegateSubgroup=daemon$/m.test(unit), systemdVersion === 254, `${uid} ${systemdVersion}`);
+      t.is(/^ExecStopPost=-/m.test(unit), systemdVersion === 252, `${uid} ${systemdVersion}`);
+      t.is(/before 254/.test(unit), systemdVersion === 252, `${uid} ${systemdVersion}`);
       t.regex(unit, new RegExp(`^RestartPreventExitStatus=${exitCodes.misconfigured}$`, "m"));
     }
   }

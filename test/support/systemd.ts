@@ -6,7 +6,7 @@ import assert from "node:assert/strict";
 import { execFile, spawn, type ChildProcess } from "node:child_process";
 import { randomUUID } from "node:crypto";
 import { once } from "node:events";
-import { accessSync, constants, readFileSync } from "node:fs";
+import { accessSync, constants, existsSync, readFileSync } from "node:fs";
 import { chown, mkdir, mkdtemp, readdir, readFile, rm, rmdir, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { basename, dirname, join } from "node:path";
@@ -40,6 +40,11 @@ const masked = [
 
 /** Why this machine cannot run a systemd for the tests; `undefined` when it can. */
 export const whyNoSystemd = findObstacle();
+/** A controller that its cgroups can hand on; `undefined` where version 2 has none here, or this is not the whole of it. */
+export const someController =
+  cgroupMount === undefined || existsSync(join(cgroupMount, "cgroup.type"))
+    ? undefined
+    : readFileSync(join(cgroupMount, "cgroup.controllers"), "utf8").trim().split(" ").find(Boolean);
 
 export class SystemdMachine implements AsyncDisposable {
   /** `etc/` is its `/etc/svc`, `store/` its `/var/lib/svc`, `units/` its `/etc/systemd/system`. */
@@ -120,6 +125,18 @@ export class SystemdMachine implements AsyncDisposable {
   /** As root inside sees it. */
   path(inside: string): string {
     return `/proc/${this.#pid}/root${inside}`;
+  }
+
+  /** Has every cgroup on the way to one inside, and that one, hand {@link someController} on to those below. */
+  async handOn(inside: string): Promise<void> {
+    // The kernel lets none do so that has processes, and what brought the machine up has no business in there.
+    const starter = (await readFile(join(this.#cgroup, "cgroup.procs"), "utf8")).trim();
+    if (starter !== "") await writeFile(join(cgroupMount ?? "", "cgroup.procs"), starter);
+    let path = cgroupMount ?? "";
+    for (const name of [basename(this.#cgroup), ...inside.split("/"), ""]) {
+      await writeFile(join(path, "cgroup.subtree_control"), `+${someController ?? ""}`);
+      path = join(path, name);
+    }
   }
 
   /** A way to the daemon inside with the credentials of a user. */

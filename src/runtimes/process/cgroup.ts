@@ -6,6 +6,7 @@
  * Below the daemon's own cgroup lies `apps/<id>` with two children: `supervisor` and `app`. A limit on `app` hits
  * the app alone. The owner may move processes between the two and freeze the app, and cannot touch the limits.
  */
+import { existsSync } from "node:fs";
 import { access, chown, constants, mkdir, readFile, rmdir, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { SvcError } from "../../errors.ts";
@@ -88,6 +89,14 @@ export class Cgroups {
       await writeFile(`${path}/app/cpu.max`, `${quota} ${cpuPeriodUs}`);
     }
     return path;
+  }
+
+  /**
+   * Sets the limits of an app that an earlier daemon started: where systemd knows of no subgroups, they go when a daemon ends
+   * (`ExecStopPost=` of the unit says why), and memory that it had by then does not count any more.
+   */
+  async renew(appId: string, owner: { uid: number; gid: number }, limits: LimitSpec): Promise<void> {
+    if (existsSync(this.pathOf(appId))) await this.create(appId, owner, limits);
   }
 
   /**

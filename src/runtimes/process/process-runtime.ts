@@ -99,7 +99,7 @@ export class ProcessRuntime extends FollowingRuntime<SupervisedApp> implements A
    * @throws SvcError when its supervisor or its owner's files cannot be reached
    */
   async adopt(app: RunnableApp): Promise<"running" | "ended" | "lost"> {
-    const { state, isLost } = await this.#supervised(app).adopt();
+    const { state, isLost } = await this.#supervised(app).adopt(app.manifest.limits);
     if (isLost === true) return "lost";
     return state === "STOPPED" || state === "FAILED" || state === "CRASHED" ? "ended" : "running";
   }

@@ -6,7 +6,7 @@ import { appNotRunning } from "../status-changes.ts";
 import type { ProcessSpec } from "./process-spec.ts";
 import type { ProcessStatus } from "./process-status.ts";
 import { connectSupervisor, type SupervisorConnection } from "./supervisor-connection.ts";
-import type { SupervisorSpec, SupervisorState } from "./supervisor-types.ts";
+import type { LimitSpec, SupervisorSpec, SupervisorState } from "./supervisor-types.ts";
 import {
   endMarginMs,
   supervisorStartMs,
@@ -157,8 +157,16 @@ export class SupervisedApp {
   }
 
   /** See {@link ProcessRuntime.adopt}. */
-  async adopt(): Promise<ProcessStatus> {
+  async adopt(limits: LimitSpec): Promise<ProcessStatus> {
     await this.#watch.findOut();
+    const { identities, cgroups, log } = this.#options;
+    const { id, uid } = this.ref;
+    if (cgroups !== undefined && this.state?.final === false) {
+      const { user } = await identities.as(uid);
+      await cgroups.renew(id, user, limits).catch((err: unknown) => {
+        log.warn({ app: id, err }, "the limits of an app that went on could not be set anew");
+      });
+    }
     return this.status;
   }
 
