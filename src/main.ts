@@ -26,6 +26,9 @@ const opened = new Set<NodeJS.WriteStream>();
 const fromSources = import.meta.dirname.endsWith("/src");
 /** Where `npm start` of a checkout has its daemon; undefined for an installed program. */
 const checkoutDir = fromSources ? join(import.meta.dirname, "../.svc") : process.env["SVC_CHECKOUT"];
+/** Whether systemd has opened the daemon's socket (sd_listen_fds(3)). */
+const isSocketHanded = process.env["LISTEN_PID"] === String(process.pid);
+const misconfiguredMs = 5_000;
 /** `O_PATH` of open(2): a handle on a place, with no right to read it. */
 const placeOnly = 0o10000000;
 void main();
@@ -37,11 +40,18 @@ async function main(): Promise<void> {
   if (builtDir !== undefined) openSync(builtDir, placeOnly);
   const exitCode = await runFirstStage(host, { builtDir, openInProcess, runDaemon, writePlain });
   process.exitCode = exitCode ?? (await runWhole(host));
+  if (isSocketHanded && process.exitCode === exitCodes.misconfigured) await outlastCaller(host.interrupted);
   if (exitCode === undefined || host.args[0] === "daemon") return;
   // A stream tells what it could not write in a turn of its own.
   if (opened.size > 0) await new Promise(setImmediate);
   // To take everything down in order takes longer than to leave.
   if ([...opened].every((stream) => stream.writableLength === 0)) process.exit();
+}
+
+/** Who waits at a socket of systemd's has the next daemon started at once, and systemd gives the socket up after some of them. */
+async function outlastCaller(interrupted: AbortSignal): Promise<void> {
+  const { setTimeout: pause } = await import("node:timers/promises");
+  await pause(misconfiguredMs, undefined, { signal: interrupted }).catch(() => undefined);
 }
 
 /** What cannot be written here is left to the stream, which says so. */

@@ -93,8 +93,9 @@ function fixed(lines: readonly string[]): string[] {
   return [".nf", ...lines.map(text), ".fi"];
 }
 
+/** In the words of the help: what is typed has no capital because it comes first. */
 function entryLines({ term, says }: Entry): string[] {
-  return [".TP", `.B ${text(term)}`, sentence(says)];
+  return [".TP", `.B ${text(term)}`, text(says)];
 }
 
 function exitLines(line: string): string[] {

@@ -80,7 +80,7 @@ function command({ usage, aliases, description, args, options, notes, examples }
 
 function entryList(entries: readonly Entry[]): string[] {
   if (entries.length === 0) return [];
-  return ["", ...entries.map(({ term, says }) => `- \`${term}\`: ${plainSentence(says)}`)];
+  return ["", ...entries.map(({ term, says }) => `- \`${term}\`: ${says}`)];
 }
 
 function note({ text, isFixed }: Note): string[] {

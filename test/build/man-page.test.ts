@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { promisify } from "node:util";
 import test from "ava";
 import { commandManual, commandTree } from "../../src/build/command-files.ts";
-import { manPage, plainSentence, text } from "../../src/build/man-page.ts";
+import { manPage, text } from "../../src/build/man-page.ts";
 import type { CommandTree } from "../../src/cli/command-tree.ts";
 import { runSvc } from "../cli/support/run-svc.ts";
 import { readPage } from "../support/docs.ts";
@@ -75,9 +75,9 @@ test("man and the reference say of each command what its help says", async (t) =
     t.truthy(inMan, usage);
     t.truthy(inReference, usage);
     for (const [term, says] of entries) {
-      const lines = `\n.TP\n.B ${text(term)}\n${text(plainSentence(says))}\n`;
+      const lines = `\n.TP\n.B ${text(term)}\n${text(says)}\n`;
       t.true(`${inMan ?? ""}\n`.includes(lines), `man: ${usage}: ${term}`);
-      const item = `\n- \`${term}\`: ${plainSentence(says)}\n`;
+      const item = `\n- \`${term}\`: ${says}\n`;
       t.true(`${inReference ?? ""}\n`.includes(item), `reference: ${usage}: ${term}`);
       entryCount += 1;
     }
@@ -123,7 +123,7 @@ test("man reads the page without a warning", async (t) => {
   t.is(stderr, "");
   // Bold is what is printed twice at one place.
   const printed = stdout.replaceAll(/.\x08/gu, "");
-  t.regex(printed, /^ +-n, --tail <lines>\n +How many lines, at most 100000 \(default: 100\)\.$/m);
+  t.regex(printed, /^ +-n, --tail <lines>\n +how many lines, at most 100000 \(default: 100\)$/m);
   for (const line of [
     "svc schedule add '*/5 * * * *' shell --command 'echo hi'",
     "svc node add bench ssh://bench:2222 --ssh-option IdentityFile=~/.ssh/bench",

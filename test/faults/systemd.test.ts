@@ -1,7 +1,9 @@
 /** Under a real systemd, with the unit that is shipped: apps outlive the daemon, and run again after a reboot. */
 import assert from "node:assert/strict";
 import { readFile, writeFile } from "node:fs/promises";
+import { connect } from "node:net";
 import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
 import test from "ava";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
 import { eventually } from "../support/eventually.ts";
@@ -128,6 +130,14 @@ const whyNone =
     const journal = (priority: string): Promise<string> =>
       machine.run("journalctl", `--priority=${priority}`, "--output=cat", "_SYSTEMD_UNIT=svc.service");
     t.regex(await journal("err"), /^svc: \S+svc\.toml: .*nothing.*\n$/);
+
+    // Who waits at the socket has it started again, which must not be so often that systemd gives up the socket.
+    const waiting = connect(machine.path("/run/svc/svc.sock"));
+    t.teardown(() => waiting.destroy());
+    await sleep(4_000);
+    t.is(await machine.systemctl("is-active", "svc.socket"), "active\n");
+    t.is((await journal("err")).split("\n").length, 3);
+    waiting.destroy();
 
     // Mended, it starts; what is worth a warning is one.
     await writeFile(file, `${right}\n[api]\nlisten = "0.0.0.0:8420"\n`);

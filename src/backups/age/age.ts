@@ -122,7 +122,10 @@ function identitiesIn(text: string): string[] {
   const lines = text.split(/\r?\n/).map((line) => line.trim());
   const identities = lines.filter((line) => line !== "" && !line.startsWith("#"));
   if (identities.length === 0)
-    throw invalidField("identity", "is needed: the archive is encrypted with age for its recipients");
+    throw invalidField(
+      "identity",
+      "is needed (--identity FILE): the archive is encrypted with age for its recipients",
+    );
   if (identities.length > maxIdentities)
     throw invalidField(
       "identity",
