@@ -140,12 +140,14 @@ async function readConfigFile(file: string, named: boolean): Promise<string> {
 }
 
 async function parseToml(text: string, file: string): Promise<Record<string, unknown>> {
-  const { parse } = await import("smol-toml");
+  const { parse, TomlError } = await import("smol-toml");
   try {
     return parse(text);
   } catch (error) {
-    const why = error instanceof Error ? (error.message.split("\n")[0] ?? "") : String(error);
-    throw new SvcError("invalid_request", `${file}: ${why}`, { cause: error });
+    const at = error instanceof TomlError ? `${file}, line ${error.line}` : file;
+    // The lines around it come behind.
+    const [why = ""] = String(error instanceof Error ? error.message : error).split("\n");
+    throw new SvcError("invalid_request", `${at}: ${why}`, { cause: error });
   }
 }
 

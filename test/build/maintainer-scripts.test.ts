@@ -224,10 +224,10 @@ debianTest(
   async (t) => {
     t.timeout(120_000);
     const { path, sh, install, told } = await openDebian(t);
-    const kept = ["/var/lib/svc/apps", "/etc/svc/svc.toml"];
+    const kept = ["/var/lib/svc/apps", "/etc/svc/svc.toml", "/run/svc/svc.sock.lock"];
     const isThere = (): boolean[] => kept.map((file) => existsSync(path(file)));
     const refuse = (): Promise<string> => sh("echo svc svc/keep-apps boolean false | debconf-set-selections");
-    await sh("mkdir -p /var/lib/svc /etc/svc /var/cache/svc; touch /var/lib/svc/apps /etc/svc/svc.toml");
+    await sh(`mkdir -p /var/lib/svc /etc/svc /run/svc /var/cache/svc; touch ${kept.join(" ")}`);
     await install(1);
     await told();
     await symlink("run.left", path("/usr/lib/svc/current.new"));
@@ -236,7 +236,7 @@ debianTest(
     t.false(existsSync(path("/usr/lib/svc")), "nothing of the package is left");
     t.true(existsSync(path("/var/cache/svc")), "what is fetched or unpacked is the purge's");
     t.regex(await sh("dpkg --purge svc"), /\/var\/lib\/svc and \/etc\/svc are kept/);
-    t.deepEqual(isThere(), [true, true]);
+    t.deepEqual(isThere(), [true, true, true]);
     t.false(existsSync(path("/var/cache/svc")));
     // debconf begins the script anew.
     t.deepEqual(await told(), ["daemon-reload", "daemon-reload"]);
@@ -244,13 +244,13 @@ debianTest(
     await install(2);
     await refuse();
     await sh("dpkg --remove svc");
-    t.deepEqual(isThere(), [true, true]);
+    t.deepEqual(isThere(), [true, true, true]);
     await told();
     await install(3);
     await refuse();
     await told();
     t.notRegex(await sh("dpkg --purge svc"), /kept/);
-    t.deepEqual(isThere(), [false, false]);
+    t.deepEqual(isThere(), [false, false, false]);
     t.deepEqual(
       (await told()).filter((words) => words.startsWith("kill ")),
       ["kill --kill-who=all --signal=SIGKILL svc.service"],

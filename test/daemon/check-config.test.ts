@@ -10,7 +10,7 @@ import { main } from "../support/svc-main.ts";
 for (const [title, lines, code, sentence] of [
   ["that is fine", "", 0, /^the configuration is fine$/m],
   ["with a key that nobody knows", '[api]\nlissten = "x"', 2, /api\.lissten/],
-  ["that is no TOML", "[api", 2, /svc\.toml: /],
+  ["that is no TOML", "[api", 2, /svc\.toml, line \d+: /],
   [
     "that names an account which is not there",
     '[apps]\nroot_runs_as = "no-such-account"',

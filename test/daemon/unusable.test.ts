@@ -147,7 +147,7 @@ test("a socket's directory that cannot be made is warned of, and TCP serves", as
 
 for (const [title, content, sentence] of [
   ["a key that nobody knows", '[api]\nlissten = "x"\n', /^svc: .*svc\.toml: .*api\.lissten.*\n$/],
-  ["no TOML in it", "[api", /^svc: .*svc\.toml: .*\n$/],
+  ["no TOML in it", "\n[api", /^svc: .*svc\.toml, line 6: .*\n$/],
   ["a word that is none", '[log]\nlevel = "loud"\n', /^svc: .*svc\.toml: .*log\.level.*\n$/],
   [
     "an account that is not there",

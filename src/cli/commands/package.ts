@@ -86,7 +86,7 @@ async function init(context: CommandContext, dir: string, options: InitOptions):
   const { template, ...plan } = options;
   if (template === undefined && !exists(dir))
     throw new UsageError(
-      `there is no ${dir}; to begin one: svc package init ${shellWord(dir)} --template NAME`,
+      `there is no ${dir}; to begin one: svc package init ${shellWord(dir)} --template ${templateNames.join("|")}`,
     );
   await writePlanned(context, dir, {
     ...plan,
