@@ -109,8 +109,8 @@ function compareCounters(
   }
   for (const each of sample.interfaces) {
     const [was, is] = [first.interfaces.get(each.name), last.interfaces.get(each.name)];
-    // Other tests make and remove some.
-    if (was === undefined || is === undefined) continue;
+    // Other tests make and remove some, those of their engines again under the same name.
+    if (was === undefined || is === undefined || /^svct\d+$/.test(each.name)) continue;
     const values = [each.receivedBytes, each.sentBytes, each.errors, each.dropped];
     for (const [at, value] of values.entries()) between(t, `${each.name} ${at}`, value, [was[at], is[at]]);
     const old = before.sample.interfaces.find(({ name }) => name === each.name);
