@@ -13,6 +13,7 @@ import { gzipSync } from "node:zlib";
 import packageJson from "../../package.json" with { type: "json" };
 import { completionScripts } from "../cli/completion-scripts.ts";
 import { configTemplate } from "../daemon/config-template.ts";
+import { unitText } from "../setup/unit-text.ts";
 import { commandManual } from "./command-files.ts";
 import { configurationPage, manifestPage, type Schema } from "./man-formats.ts";
 import { manPage } from "./man-page.ts";
@@ -82,8 +83,8 @@ async function makeDebianPackage(bundle: string, debianArch: string): Promise<st
   await mkdir(join(tree, "usr/bin"));
   await symlink("../lib/svc/current/svc.cjs", join(tree, "usr/bin/svc"));
   const unit = await readFile(join(root, "packaging/svc.service"), "utf8");
-  // Where systemd knows of a subgroup is for the maintainer scripts to see.
-  const ofDebian = unit.replace("/usr/local/bin/svc", "/usr/bin/svc").replace(/^DelegateSubgroup=.*\n/m, "");
+  // Where systemd is newer is for the maintainer scripts to see.
+  const ofDebian = unitText(unit, 0).replace("/usr/local/bin/svc", "/usr/bin/svc");
   await put("usr/lib/systemd/system/svc.service", ofDebian);
   await put("usr/lib/systemd/system/svc.socket", await readFile(join(root, "packaging/svc.socket"), "utf8"));
   await put("usr/share/bash-completion/completions/svc", completionScripts.bash);

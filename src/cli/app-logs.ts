@@ -20,9 +20,8 @@ async function followLogs(
   const seen = new SeenLines(context, log);
   const messages = context.follow(AppService.method.streamAppLogs, () => ({ id, ...seen.request() }));
   for await (const message of messages) {
-    const told = messageToRest(AppLogsSchema, message);
-    const logs = { ...told, lines: seen.unseen(told.lines) };
-    if (logs.lines.length === 0 && told.lines.length > 0) continue;
+    const logs = seen.news(messageToRest(AppLogsSchema, message));
+    if (logs === undefined) continue;
     await (context.json ? context.printJsonLine(logs) : printLogs(context, logs));
   }
 }

@@ -40,6 +40,14 @@ export class SeenLines {
     return { tail, timestamps: true };
   }
 
+  /** What is told, with the lines that are new as they are to be shown; undefined where it was told before. */
+  news<L extends Line, T>(
+    told: T & { readonly lines: readonly L[] },
+  ): (T & { readonly lines: readonly L[] }) | undefined {
+    const lines = this.unseen(told.lines);
+    return lines.length === 0 && told.lines.length > 0 ? undefined : { ...told, lines };
+  }
+
   /** The lines that are new, as they are to be shown. */
   unseen<L extends Line>(lines: readonly L[]): L[] {
     return lines

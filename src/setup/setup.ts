@@ -9,6 +9,7 @@ import { configTemplate } from "../daemon/config-template.ts";
 import { defaultPaths, type PathEnvironment } from "../daemon/paths.ts";
 import { makeDirectory } from "../lib/make-directory.ts";
 import { xdgDir } from "../lib/xdg.ts";
+import { unitText } from "./unit-text.ts";
 
 export interface SetupOptions {
   readonly environment: PathEnvironment;
@@ -115,18 +116,14 @@ async function unitsOf(options: SetupOptions): Promise<Piece[]> {
   return Promise.all(
     ["svc.service", "svc.socket"].map(async (name) => ({
       path: join(to, name),
-      text: (await readFile(join(from, name), "utf8"))
-        .replace(/^ExecStart=.*$/m, () => start)
-        .replace(version >= subgroupSince ? insteadOfSubgroup : subgroup, ""),
+      text: unitText(await readFile(join(from, name), "utf8"), version).replace(
+        /^ExecStart=.*$/m,
+        () => start,
+      ),
       ...(isSystem && { packaged: join("/usr/lib/systemd/system", name) }),
     })),
   );
 }
-
-/** Older ones warn of a `DelegateSubgroup=` whenever they read it (systemd.resource-control(5)). */
-const subgroupSince = 254;
-const subgroup = /^DelegateSubgroup=.*\n/m;
-const insteadOfSubgroup = /(?:^#.*\n)*^ExecStopPost=.*\n/m;
 
 /** @returns 0 where none says */
 async function systemdVersion(): Promise<number> {

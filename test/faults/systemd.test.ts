@@ -19,6 +19,18 @@ process.on("SIGTERM", () => process.exit(0));
 createServer((request, response) => response.end("here")).listen(Number(process.env.PORT), "127.0.0.1");
 `;
 
+/** Has systemctl end the daemon, and waits for the next one, while the app `kept` goes on. */
+async function outlive(machine: SystemdMachine, args: readonly string[]): Promise<void> {
+  const { startedAt } = await machine.client(AppService).getApp({ id: "kept" });
+  const before = await machine.systemctl("show", "--property=MainPID", "svc");
+  await machine.systemctl(...args, "svc");
+  await eventually(async () => {
+    assert.notEqual(await machine.systemctl("show", "--property=MainPID", "svc"), before);
+    const { state, startedAt: now } = await machine.client(AppService).getApp({ id: "kept" });
+    assert.deepEqual({ state, now }, { state: "RUNNING", now: startedAt });
+  }, deadlineMs);
+}
+
 (whyNoSystemd === undefined ? test : test.skip)(
   `two boots under a real systemd, with restarts and a crash of the daemon${reason}`,
   async (t) => {
@@ -39,17 +51,10 @@ createServer((request, response) => response.end("here")).listen(Number(process.
       await apps.startApp({ id });
     }
     await apps.stopApp({ id: "idle" });
-    const { startedAt } = await apps.getApp({ id: "kept" });
 
     // Neither a restart of the unit nor a daemon that is killed touches what runs.
     for (const args of [["restart"], ["kill", "--signal=SIGKILL", "--kill-who=main"]]) {
-      const before = await machine.systemctl("show", "--property=MainPID", "svc");
-      await machine.systemctl(...args, "svc");
-      await eventually(async () => {
-        assert.notEqual(await machine.systemctl("show", "--property=MainPID", "svc"), before);
-        const { state, startedAt: now } = await machine.client(AppService).getApp({ id: "kept" });
-        assert.deepEqual({ state, now }, { state: "RUNNING", now: startedAt });
-      }, deadlineMs);
+      await outlive(machine, args);
       t.log(`it outlives systemctl ${args.join(" ")}`);
     }
 
@@ -88,17 +93,10 @@ const whyNone =
     await eventually(() => apps.listApps({}), deadlineMs);
     await apps.installApp({ spec: "/etc/svc/kept" });
     await apps.startApp({ id: "kept" });
-    const { startedAt } = await apps.getApp({ id: "kept" });
     for (const args of [["restart"], ["kill", "--signal=SIGKILL", "--kill-who=main"], ["restart"]]) {
       // What the daemon does where memory and processor time are controllers of version 2.
       await machine.handOn("system.slice/svc.service/apps/kept");
-      const before = await machine.systemctl("show", "--property=MainPID", "svc");
-      await machine.systemctl(...args, "svc");
-      await eventually(async () => {
-        assert.notEqual(await machine.systemctl("show", "--property=MainPID", "svc"), before);
-        const { state, startedAt: now } = await machine.client(AppService).getApp({ id: "kept" });
-        assert.deepEqual({ state, now }, { state: "RUNNING", now: startedAt });
-      }, deadlineMs);
+      await outlive(machine, args);
     }
     t.pass();
   },

@@ -33,9 +33,8 @@ async function followLogs(
   const seen = new SeenLines(context, log);
   const method = DockerService.method.streamContainerLogs;
   for await (const message of context.follow(method, () => ({ container, ...seen.request() }))) {
-    const told = messageToRest<typeof ContainerLogsSchema, "camel">(ContainerLogsSchema, message);
-    const logs = { ...told, lines: seen.unseen(told.lines) };
-    if (logs.lines.length === 0 && told.lines.length > 0) continue;
+    const logs = seen.news(messageToRest<typeof ContainerLogsSchema, "camel">(ContainerLogsSchema, message));
+    if (logs === undefined) continue;
     await (context.json ? context.printJsonLine(logs) : printLogs(context, logs));
   }
 }
