@@ -13,7 +13,7 @@ import { gzipSync } from "node:zlib";
 import packageJson from "../../package.json" with { type: "json" };
 import { completionScripts } from "../cli/completion-scripts.ts";
 import { configTemplate } from "../daemon/config-template.ts";
-import { unitText } from "../setup/unit-text.ts";
+import { unitText } from "../lib/unit-text.ts";
 import { commandManual } from "./command-files.ts";
 import { configurationPage, manifestPage, type Schema } from "./man-formats.ts";
 import { manPage } from "./man-page.ts";

@@ -9,7 +9,7 @@ import { configTemplate } from "../daemon/config-template.ts";
 import { defaultPaths, type PathEnvironment } from "../daemon/paths.ts";
 import { makeDirectory } from "../lib/make-directory.ts";
 import { xdgDir } from "../lib/xdg.ts";
-import { unitText } from "./unit-text.ts";
+import { unitText } from "../lib/unit-text.ts";
 
 export interface SetupOptions {
   readonly environment: PathEnvironment;
