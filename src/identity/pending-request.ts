@@ -99,6 +99,8 @@ export class PendingRequest {
       this.#channel.send({ id: this.#id, op, args }, data);
       void this.#sendInput();
       const outputTaken = this.#takeOutput();
+      // Looked at with the answer, which may come when it has failed long ago.
+      outputTaken.catch(() => undefined);
       const answer = await this.#answer.promise;
       // All of the output has arrived before the answer did, but it may not have been taken yet.
       this.#inbox.end();
@@ -168,6 +170,7 @@ export class PendingRequest {
     }
   }
 
+  /** @throws whatever the one who takes it throws: a helper that was done by then does not hear of it. */
   async #takeOutput(): Promise<void> {
     const { output } = this.#request;
     if (!output) return;
@@ -178,6 +181,7 @@ export class PendingRequest {
       }
     } catch (error) {
       this.cancel(error);
+      throw error;
     }
   }
 }

@@ -1,6 +1,7 @@
 /** Answers of a helper that are longer than any are refused before they are parsed, and cost nobody a turn (docs/threat-model.md). */
 import { chmod, writeFile } from "node:fs/promises";
 import { join } from "node:path";
+import { Writable } from "node:stream";
 import test, { type ExecutionContext } from "ava";
 import { createIdentities, type Identities } from "../../src/identity/identities.ts";
 import { readLocatedFile, readLocatedPaths } from "../../src/identity/answers.ts";
@@ -111,3 +112,15 @@ test("pages and failures that are more than any make no sense", (t) => {
   t.is(readDeleted(deleted(1_000)).failures.length, 1_000);
   t.throws(() => readDeleted(deleted(5_000)), { message: /makes no sense/ });
 });
+
+for (const answer of ["send(done);", "setTimeout(() => send(done), 200);"])
+  test(`output that nobody could take is no success, whenever the helper is done: ${answer}`, async (t) => {
+    const done = `{ id: 1, ok: true, value: { exitCode: 0, signal: null, stdoutBytes: 0, truncated: false } }`;
+    const identities = await withHelper(
+      t,
+      `const done = ${done}; send({ id: 1, chunk: true }, Buffer.from("the last words")); ${answer}`,
+    );
+    const full = new Writable({ write: (_chunk, _encoding, taken) => taken(new Error("no room")) });
+    const user = await identities.as(someUid);
+    await t.throwsAsync(user.runCommand(["true"], { stdout: full }), { message: "no room" });
+  });

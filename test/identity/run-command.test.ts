@@ -93,6 +93,21 @@ test("input, raw output with backpressure, umask", async (t) => {
   t.is((await user.stat(app, "g"))?.mode, 0o644);
 });
 
+test("output that is taken slowly is not cut off when the program has ended", async (t) => {
+  await using world = await createWorld();
+  // More than may be under way: some of it is still in the pipe then.
+  const bytes = (1 << 20) + (100 << 10);
+  let taken = 0;
+  const slow = new Writable({
+    write(chunk: Buffer, _encoding, done) {
+      setTimeout(done, taken === 0 ? 3_000 : 0);
+      taken += chunk.length;
+    },
+  });
+  await world.user.runCommand(["head", "-c", String(bytes), "/dev/zero"], { stdout: slow });
+  t.is(taken, bytes);
+});
+
 test("a program need not read its input, and an output that is closed ends it", async (t) => {
   await using world = await createWorld();
   const { user } = world;

@@ -8,11 +8,10 @@ import { openMergedPipe } from "./merged-pipe.mjs";
 import { hasCode } from "./request-error.mjs";
 import { RunFamily } from "./run-family.mjs";
 import { spawnSession } from "./spawn.mjs";
-import { openWidePipe } from "./wide-pipe.mjs";
 
 /** Milliseconds between SIGTERM and SIGKILL. */
 const graceMs = 5_000;
-/** Milliseconds for the pipes to run dry after the last process has ended. */
+/** Milliseconds without a byte until pipes count as dry after the last process has ended: somebody may hold them open for ever. */
 const drainMs = 2_000;
 
 /** @typedef {import("./spawn.mjs").Program} Program */
@@ -23,11 +22,9 @@ const drainMs = 2_000;
  * @property {AsyncIterable<Buffer>} [stdin]
  * @property {(chunk: Buffer) => void | Promise<void>} stdout The pipe is read on when it resolves.
  * @property {(chunk: Buffer) => void | Promise<void>} stderr
- * @property {import("./wide-pipe.mjs").Take} [wide] Takes standard output instead of `stdout`, by the MiB.
  * @property {boolean} [merged] Both in one pipe, in the order of the writes, for `stdout` to take.
  * @property {number[]} [descriptors] Handed down as 3, 4, …
  * @property {(pid: number) => void} [started]
- * @property {boolean} [whole] All of the output is wanted, however slowly it is taken; else only what comes soon after the end.
  */
 
 /**
@@ -39,7 +36,7 @@ const drainMs = 2_000;
  */
 export async function runToEnd({ runId, ...program }, streams, signal) {
   signal.throwIfAborted();
-  const { child, stdout, stderr, pipe } = await spawnWithOutput(
+  const { child, stdout, stderr } = await spawnWithOutput(
     { ...program, env: { ...program.env, [runIdVariable]: runId } },
     streams,
   );
@@ -63,10 +60,10 @@ export async function runToEnd({ runId, ...program }, streams, signal) {
   if (child.pid !== undefined) streams.started?.(child.pid);
   // Not awaited: a program need not read its input, and then the input need not come to its end.
   void feed(child, streams.stdin);
-  const take = streams.wide ?? streams.stdout;
+  const flow = new Flow();
   const reading = Promise.all([
-    pipe && streams.wide ? pipe.forward(streams.wide) : forward(stdout, take),
-    forward(stderr, streams.stderr),
+    forward(stdout, flow.watched(streams.stdout)),
+    forward(stderr, flow.watched(streams.stderr)),
   ]);
   // Looked at below; must not count as unhandled until then.
   reading.catch(() => undefined);
@@ -76,8 +73,7 @@ export async function runToEnd({ runId, ...program }, streams, signal) {
     signalGroup(child, "SIGKILL");
     await family?.kill();
     await killRuns([runId]);
-    if (streams.whole) await reading;
-    else await Promise.race([reading, sleep(drainMs, undefined, { ref: false })]);
+    await Promise.race([reading, flow.ranDry()]);
     signal.throwIfAborted();
     return result;
   } finally {
@@ -85,7 +81,6 @@ export async function runToEnd({ runId, ...program }, streams, signal) {
     child.stdin?.destroy();
     stdout?.destroy();
     stderr?.destroy();
-    pipe?.destroy();
   }
 }
 
@@ -93,20 +88,8 @@ export async function runToEnd({ runId, ...program }, streams, signal) {
  * @param {Program} program
  * @param {Streams} streams
  */
-async function spawnWithOutput(program, { stdin, descriptors = [], merged = false, wide }) {
+async function spawnWithOutput(program, { stdin, descriptors = [], merged = false }) {
   const input = stdin ? "pipe" : "ignore";
-  const pipe = wide && openWidePipe();
-  if (pipe) {
-    try {
-      const child = await spawnSession(program, [input, pipe.writeFd, "pipe", ...descriptors]);
-      return { child, stdout: null, stderr: child.stderr, pipe };
-    } catch (error) {
-      pipe.destroy();
-      throw error;
-    } finally {
-      closeSync(pipe.writeFd);
-    }
-  }
   if (!merged) {
     const child = await spawnSession(program, [input, "pipe", "pipe", ...descriptors]);
     return { child, stdout: child.stdout, stderr: child.stderr };
@@ -188,5 +171,33 @@ async function forward(pipe, take) {
     for await (const chunk of /** @type {AsyncIterable<Buffer>} */ (pipe)) await take(chunk);
   } catch (error) {
     if (!hasCode(error, "ERR_STREAM_PREMATURE_CLOSE")) throw error;
+  }
+}
+
+/** Tells output that nobody writes any more from output that is taken slowly. */
+class Flow {
+  #taking = 0;
+  #takenAt = -Infinity;
+
+  /**
+   * @param {(chunk: Buffer) => void | Promise<void>} take
+   * @returns {(chunk: Buffer) => Promise<void>}
+   */
+  watched(take) {
+    return async (chunk) => {
+      this.#taking += 1;
+      try {
+        await take(chunk);
+      } finally {
+        this.#taking -= 1;
+        this.#takenAt = performance.now();
+      }
+    };
+  }
+
+  /** Resolves when nothing has come for a while, though more would have been taken. */
+  async ranDry() {
+    do await sleep(drainMs, undefined, { ref: false });
+    while (this.#taking > 0 || performance.now() - this.#takenAt < drainMs);
   }
 }
