@@ -1,6 +1,7 @@
 /** A request and its response as node's `http` and `http2` servers both have them, as much of them as those who answer need. */
 import type { IncomingHttpHeaders } from "node:http";
 import type { Readable, Writable } from "node:stream";
+import { setImmediate as nextTurn } from "node:timers/promises";
 
 export interface IncomingRequest extends Readable {
   readonly method?: string | undefined;
@@ -36,6 +37,16 @@ export function declaredSize(request: IncomingRequest): number | undefined {
   if (length !== undefined) return Number(length);
   if (request.httpVersionMajor >= 2) return isEndOfStream(request) ? 0 : undefined;
   return request.headers["transfer-encoding"] === undefined ? 0 : undefined;
+}
+
+/**
+ * Whether a body that has come to its end was given up all the same. Node's client for HTTP/2, and with it that of gRPC, cancels
+ * a request by an end and a reset in one breath.
+ */
+export async function isGivenUp(request: IncomingRequest): Promise<boolean> {
+  if (request.httpVersionMajor < 2) return false;
+  await nextTurn();
+  return (request as IncomingRequest & { stream?: { aborted?: boolean } }).stream?.aborted === true;
 }
 
 /** HTTP/2 says with the headers whether a body follows. */

@@ -1,7 +1,7 @@
 /** Streams over REST: raw uploads and downloads (google.api.HttpBody) and newline-delimited JSON, with backpressure both ways. */
 import { type DescMessage, type Message, create } from "@bufbuild/protobuf";
 import { clientGone } from "../errors.ts";
-import type { IncomingRequest, OutgoingResponse } from "../lib/http-messages.ts";
+import { isGivenUp, type IncomingRequest, type OutgoingResponse } from "../lib/http-messages.ts";
 import { withRawBody } from "./bind.ts";
 import { findField } from "./explain-json.ts";
 import type { JsonWriter } from "./json-writer.ts";
@@ -37,6 +37,7 @@ export async function* uploadMessages(
     // Whatever HTTP/1 and HTTP/2 call it: the rest of the body will never come.
     throw clientGone();
   }
+  if (await isGivenUp(request)) throw clientGone();
   if (isFirst) yield withRawBody(route, first, contentType, new Uint8Array());
 }
 

@@ -1,8 +1,8 @@
 /** The body of a request whose reader hears that its call is over: Connect would wait past the deadline for what never comes. */
-import type { Readable } from "node:stream";
 import { createContextKey } from "@connectrpc/connect";
 import { clientGone } from "../errors.ts";
 import { smallBodyBytes, type BodyTurn } from "../lib/body-turns.ts";
+import { isGivenUp, type IncomingRequest } from "../lib/http-messages.ts";
 import { connectErrorOf } from "./connect-errors.ts";
 
 export interface EndableBody {
@@ -21,12 +21,13 @@ export const endableBodyKey = createContextKey<EndableBody | undefined>(undefine
  * Lets who iterates over the request from here on be stopped, be it in the midst of a wait.
  * @param turn in which it is read; absent for uploads, of which nobody holds the whole
  */
-export function endableBody(request: Readable, turn?: BodyTurn): EndableBody {
+export function endableBody(request: IncomingRequest, turn?: BodyTurn): EndableBody {
   const open = request[Symbol.asyncIterator].bind(request);
   let ended: Error | undefined;
   let stopWaiting: ((error: Error) => void) | undefined;
   request[Symbol.asyncIterator] = () => {
-    const bytes: AsyncIterator<Uint8Array> = turn === undefined ? open() : inTurn(open(), turn);
+    const whole = turn === undefined ? open() : inTurn(open(), turn);
+    const bytes: AsyncIterator<Uint8Array> = unlessGivenUp(whole, request);
     const body = {
       [Symbol.asyncIterator]: (): unknown => body,
       next: () =>
@@ -48,6 +49,14 @@ export function endableBody(request: Readable, turn?: BodyTurn): EndableBody {
       if (ended !== undefined) throw ended;
     },
   };
+}
+
+async function* unlessGivenUp(
+  bytes: AsyncIterable<Uint8Array>,
+  request: IncomingRequest,
+): AsyncGenerator<Uint8Array> {
+  yield* bytes;
+  if (await isGivenUp(request)) throw clientGone();
 }
 
 /** Connect parses a message as soon as it has read the end. */

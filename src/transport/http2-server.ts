@@ -101,7 +101,8 @@ function watchStream(stream: ServerHttp2Stream, session: ServerHttp2Session, idl
     // Nobody reads the end of a body that there is none of.
     const isReceived = stream.readableEnded || stream.endAfterHeaders;
     if (stream.writableNeedDrain || !(isReceived || stream.headersSent)) {
-      stream.close();
+      // With NO_ERROR, node's default, half an answer looks to its reader as if it were whole.
+      stream.close(constants.NGHTTP2_CANCEL);
       return;
     }
     stream.setTimeout(idleMs, look);

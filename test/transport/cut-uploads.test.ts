@@ -1,7 +1,7 @@
 /** Uploads that end before they are whole: the handler must not take what came for all of it, whoever ended it. */
 import assert from "node:assert/strict";
 import { once } from "node:events";
-import { connect as connectHttp2 } from "node:http2";
+import { connect as connectHttp2, constants } from "node:http2";
 import { connect, type Socket } from "node:net";
 import test from "ava";
 import { toBinary, type DescMessage } from "@bufbuild/protobuf";
@@ -35,7 +35,7 @@ const overHttp1 =
   };
 
 const overHttp2 =
-  (verb: string, path: string, type: string, body: Uint8Array): Begin =>
+  (verb: string, path: string, type: string, body: Uint8Array, resetCode?: number): Begin =>
   async (door, headers) => {
     const session = connectHttp2(door.url).on("error", () => undefined);
     await once(session, "connect");
@@ -43,7 +43,10 @@ const overHttp2 =
     const stream = session.request({ ...head, ...headers }).on("error", () => undefined);
     stream.write(body);
     stream.resume();
-    return () => session.destroy();
+    return () => {
+      if (resetCode !== undefined && !stream.closed) stream.close(resetCode, () => session.destroy());
+      else session.destroy();
+    };
   };
 
 const restPath = "/v1/files/content?path=/tmp&name=x";
@@ -54,6 +57,22 @@ const ways: Readonly<Record<string, Begin>> = {
   "Connect over HTTP/2": overHttp2("POST", `/${method}`, "application/connect+proto", framed),
   "gRPC over HTTP/2": overHttp2("POST", `/${method}`, "application/grpc", framed),
 };
+
+// Node's client for HTTP/2, and that of gRPC upon it, ends what it gives up before it resets it.
+for (const name of ["NGHTTP2_CANCEL", "NGHTTP2_NO_ERROR"] as const) {
+  const overIt = (verb: string, path: string, type: string, body: Uint8Array): Begin =>
+    overHttp2(verb, path, type, body, constants[name]);
+  Object.assign(ways, {
+    [`REST, given up with ${name}`]: overIt(
+      "PUT",
+      restPath,
+      "application/octet-stream",
+      Buffer.from("begun"),
+    ),
+    [`Connect, given up with ${name}`]: overIt("POST", `/${method}`, "application/connect+proto", framed),
+    [`gRPC, given up with ${name}`]: overIt("POST", `/${method}`, "application/grpc", framed),
+  });
+}
 
 for (const [way, begin] of Object.entries(ways)) {
   /** Begins an upload and, once its handler reads on, ends it; what the handler came to and how it was noted. */

@@ -1,6 +1,11 @@
 /** Peers that stop in the middle of what they send, or of what they should read, hold nothing for long (T 16). */
 import { once } from "node:events";
-import { connect as connectHttp2, type ClientHttp2Session, type OutgoingHttpHeaders } from "node:http2";
+import {
+  connect as connectHttp2,
+  constants,
+  type ClientHttp2Session,
+  type OutgoingHttpHeaders,
+} from "node:http2";
 import { connect, type Socket } from "node:net";
 import { Duplex } from "node:stream";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -184,6 +189,20 @@ for (const [what, begin] of Object.entries({
     t.pass();
   });
 }
+
+test("HTTP/2: who has not read an answer for long does not take the rest of it for its end", async (t) => {
+  t.timeout(mostMs);
+  const { handlers, left } = watched();
+  await using door = await openDoor({ handlers, limits: idle });
+  const session = beginHttp2(door);
+  const headers = { ":path": logLines, "content-type": "application/connect+json" };
+  const stream = requestOver(session, door, headers).pause();
+  stream.end(envelope);
+  await left;
+  await closed(stream.resume());
+  t.is(stream.rstCode, constants.NGHTTP2_CANCEL);
+  session.destroy();
+});
 
 for (const isThere of [true, false]) {
   const what = isThere
