@@ -36,7 +36,12 @@ async function startRun(t: ExecutionContext, appId: string): Promise<Required<Sa
   const env = { ...process.env, [runIdVariable]: runId };
   const child = spawn("sleep", ["1000"], { detached: true, stdio: "ignore", env });
   await once(child, "spawn");
-  t.teardown(() => child.kill("SIGKILL"));
+  // The next test's run has the same name.
+  const gone = once(child, "exit");
+  t.teardown(() => {
+    child.kill("SIGKILL");
+    return gone;
+  });
   return { appId, ownerUid: uid, runId, pid: child.pid ?? 0 };
 }
 
