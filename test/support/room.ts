@@ -3,14 +3,14 @@ import { availableParallelism, cpus } from "node:os";
 
 const lookMs = 2_000;
 /** Of the processors' time since the last look: with more to spare another file begins, with less one fewer goes on. */
-const spareShare = 0.25;
-const tightShare = 0.05;
+const spareShare = 0.12;
+const tightShare = 0.02;
 /** By processor, so that tests that burn a processor at the same time still get on. */
-const mostByProcessor = 3;
+const mostByProcessor = 4;
 
 /**
  * Runs `work` again and again side by side, until it says that there is no more: one at once more than there are processors, up
- * to three for each of them where they idle.
+ * to four for each of them where they idle.
  */
 export async function fillProcessors(work: () => Promise<boolean>): Promise<void> {
   const least = availableParallelism() + 1;
