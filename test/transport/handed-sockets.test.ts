@@ -186,6 +186,32 @@ test("who has connected and not asked yet is answered by the daemon that goes", 
   t.regex(answer, /^connection: close\r$/im);
 });
 
+for (const [protocol, ask] of [
+  ["HTTP/1.1", askOn],
+  ["HTTP/2", askByHttp2On],
+] as const)
+  test(`${protocol}: who waits for the turn of their user is not the one whose place a newcomer of the same user gets`, async (t) => {
+    const asUser = () => () => ({ pid: 1, uid: 4_711, gid: 4_711 });
+    await using door = await openDoor({ loadPeerCredentials: asUser, limits: { maxConnectionsPerPeer: 2 } });
+    const { turns } = door.pipeline;
+    const held: (() => void)[] = [];
+    turns.run = (_name, work) => void held.push(work);
+    const status = ask(connect(door.socketPath));
+    await eventually(() => assert.ok(held.length > 0));
+    // Only those that have been there for a moment are looked at.
+    const silent: Socket[] = [];
+    for (let count = 0; count < 2; count++) {
+      silent.push(connect(door.socketPath));
+      await pause(50);
+    }
+    Reflect.deleteProperty(turns, "run");
+    for (const work of held) work();
+    t.is(await status, "200");
+    await eventually(() => assert.ok(silent[0]?.closed));
+    t.false(silent[1]?.closed);
+    for (const socket of silent) socket.destroy();
+  });
+
 test("who has connected and asks for nothing does not keep the daemon", async (t) => {
   const holder = await hold(t);
   // Else their first bytes are waited for, no longer.
