@@ -11,18 +11,29 @@ import { AppService } from "../../gen/svc/v1/app_pb.ts";
 import { AuditService, type AuditRecord } from "../../gen/svc/v1/audit_pb.ts";
 import { BackupService } from "../../gen/svc/v1/backup_pb.ts";
 import { TokenService } from "../../gen/svc/v1/token_pb.ts";
+import { sharedDaemon } from "../support/daemon-test.ts";
 import { isRoot, needsRoot, protocols, startDaemon, type TestDaemon } from "../support/daemon.ts";
 import { errorOf } from "../support/errors.ts";
 import { eventually } from "../support/eventually.ts";
 import { freePort, writePackage } from "../support/packages.ts";
 import { main } from "../support/svc-main.ts";
 
-/** The records, oldest first, once there are as many. */
-async function auditOf(daemon: TestDaemon, count: number): Promise<AuditRecord[]> {
+/** What a test does is recorded in full before it ends: the next one's records follow on that. */
+const emptyDaemon = sharedDaemon();
+
+/** The number of the last record. */
+async function lastSeq(daemon: TestDaemon): Promise<bigint> {
+  const { records } = await daemon.client(AuditService).listAudit({ limit: 1 });
+  return records[0]?.seq ?? 0n;
+}
+
+/** The records behind that number, oldest first, once there are as many. */
+async function auditOf(daemon: TestDaemon, count: number, after = 0n): Promise<AuditRecord[]> {
   return eventually(async () => {
     const { records } = await daemon.client(AuditService).listAudit({});
-    assert.equal(records.length, count);
-    return records.toReversed();
+    const later = records.filter(({ seq }) => seq > after);
+    assert.equal(later.length, count);
+    return later.toReversed();
   });
 }
 
@@ -39,7 +50,8 @@ async function svc(daemon: TestDaemon, ...args: string[]) {
 }
 
 test("a changing call over each protocol is one record, done or refused; reading is none", async (t) => {
-  await using daemon = await startDaemon();
+  const daemon = await emptyDaemon();
+  const before = await lastSeq(daemon);
   for (const protocol of protocols) {
     const apps = daemon.client(AppService, protocol);
     await apps.listApps({});
@@ -47,7 +59,7 @@ test("a changing call over each protocol is one record, done or refused; reading
     t.is((await errorOf(apps.installApp({}))).reason, "invalid_request");
     await errorOf(apps.installAppStream({ spec: "no-such-package" }));
   }
-  const records = await auditOf(daemon, protocols.length * 3 - 1);
+  const records = await auditOf(daemon, protocols.length * 3 - 1, before);
   const of = (protocol: string) =>
     records
       .filter((record) => record.protocol === protocol)
@@ -66,14 +78,15 @@ test("a changing call over each protocol is one record, done or refused; reading
 });
 
 test("callers are told apart: peer, tokens by their digest, who may not", async (t) => {
-  await using daemon = await startDaemon();
+  const daemon = await emptyDaemon();
+  const before = await lastSeq(daemon);
   await daemon.tokenClient(TokenService).issueAccessToken({ label: "robot" });
   const { token } = await daemon.client(TokenService).issueAccessToken({});
   t.is(
     (await errorOf(daemon.tokenClient(TokenService, "grpc", token).revokeAccessTokens({}))).reason,
     "token_denied",
   );
-  const records = await auditOf(daemon, 3);
+  const records = await auditOf(daemon, 3, before);
   const digest = (text: string) => createHash("sha256").update(text).digest("hex").slice(0, 12);
   t.deepEqual(
     records.map(({ kind, uid, peerUid, tokenDigest, result }) => [kind, uid, peerUid, tokenDigest, result]),
@@ -89,7 +102,8 @@ const rootTest = isRoot ? test : test.skip;
 rootTest(
   `another user's refused calls are theirs, and reading the trail is root's${needsRoot}`,
   async (t) => {
-    await using daemon = await startDaemon();
+    const daemon = await emptyDaemon();
+    const before = await lastSeq(daemon);
     await using nobody = await daemon.as(65_534);
     for (const protocol of protocols) {
       const { reason } = await errorOf(nobody.client(AuditService, protocol).listAudit({}));
@@ -97,7 +111,7 @@ rootTest(
       t.is((await errorOf(nobody.client(AuditService, protocol).verifyAudit({}))).reason, "root_required");
       await errorOf(nobody.client(BackupService, protocol).removeBackupStorage({ name: "x" }));
     }
-    const records = await auditOf(daemon, protocols.length);
+    const records = await auditOf(daemon, protocols.length, before);
     for (const record of records) {
       t.like(record, { uid: 65_534, user: "nobody", peerUid: 65_534, reason: "root_required" });
     }
@@ -111,7 +125,8 @@ rootTest(
 );
 
 test("no secret and no body reaches the trail, the log or the database", async (t) => {
-  await using daemon = await startDaemon();
+  const daemon = await emptyDaemon();
+  const before = await lastSeq(daemon);
   const canary = "canary-3f1e9b";
   const dir = join(daemon.dir, "package");
   await writePackage(dir, await freePort());
@@ -121,7 +136,8 @@ test("no secret and no body reaches the trail, the log or the database", async (
   await errorOf(apps.installApp({ spec: `https://user:${canary}@127.0.0.1:1/x.git` }));
   await errorOf(apps.installApp({ spec: `https://127.0.0.1:1/x.git?token=${canary}` }));
   const { token } = await daemon.client(TokenService).issueAccessToken({ label: canary });
-  await auditOf(daemon, 5);
+  await apps.removeApp({ id });
+  await auditOf(daemon, 6, before);
   await daemon.stop();
   const files = (await readdir(daemon.storeDir)).filter((name) => name.startsWith("svc.db"));
   const texts = await Promise.all(files.map((name) => readFile(join(daemon.storeDir, name), "latin1")));
@@ -135,21 +151,22 @@ test("no secret and no body reaches the trail, the log or the database", async (
 });
 
 test("the trail survives a crash of the daemon, and goes on after it", async (t) => {
-  await using daemon = await startDaemon();
+  const daemon = await emptyDaemon();
+  const before = await lastSeq(daemon);
   await errorOf(daemon.client(AppService).stopApp({ id: "first" }));
-  await auditOf(daemon, 1);
+  await auditOf(daemon, 1, before);
   await daemon.kill();
   await daemon.restart();
   await errorOf(daemon.client(AppService).stopApp({ id: "second" }));
-  const records = await auditOf(daemon, 2);
+  const records = await auditOf(daemon, 2, before);
   t.deepEqual(
-    records.map(({ seq, target }) => [seq, target]),
+    records.map(({ seq, target }) => [seq - before, target]),
     [
       [1n, "first"],
       [2n, "second"],
     ],
   );
-  t.like(await daemon.client(AuditService).verifyAudit({}), { valid: true, records: 2n });
+  t.like(await daemon.client(AuditService).verifyAudit({}), { valid: true, records: before + 2n });
 });
 
 test("svc audit shows it, verifies it, and keeps the terminal safe", async (t) => {
@@ -220,7 +237,8 @@ test("a command that works without a daemon leaves its record too", async (t) =>
 });
 
 test("a flood of strangers is a few records that tell its size, and the metrics count each try", async (t) => {
-  await using daemon = await startDaemon();
+  const daemon = await emptyDaemon();
+  const before = await lastSeq(daemon);
   await errorOf(daemon.client(AppService).stopApp({ id: "missing" }));
   const url = `http://127.0.0.1:${daemon.port}/v1/apps/web/start`;
   const tries = 300;
@@ -228,7 +246,7 @@ test("a flood of strangers is a few records that tell its size, and the metrics 
     const { status } = await fetch(url, { method: "POST", headers: { authorization: "Bearer svcp_wrong" } });
     assert.ok([401, 429].includes(status));
   }
-  const first = await auditOf(daemon, 3);
+  const first = await auditOf(daemon, 3, before);
   t.deepEqual(
     first.map(({ kind, address, method, result, attempts }) => [
       kind,
@@ -254,7 +272,7 @@ test("a flood of strangers is a few records that tell its size, and the metrics 
   );
 
   await daemon.restart();
-  const records = (await auditOf(daemon, 5)).slice(1);
+  const records = (await auditOf(daemon, 5, before)).slice(1);
   t.is(
     records.reduce((sum, { attempts }) => sum + attempts, 0),
     tries,

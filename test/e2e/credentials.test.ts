@@ -5,7 +5,8 @@ import { AppService } from "../../gen/svc/v1/app_pb.ts";
 import { CredentialService } from "../../gen/svc/v1/credential_pb.ts";
 import { SourceService } from "../../gen/svc/v1/source_pb.ts";
 import { hasScript, needsScript, onTerminal } from "../cli/support/on-terminal.ts";
-import { protocolOf, startDaemon } from "../support/daemon.ts";
+import { sharedDaemon } from "../support/daemon-test.ts";
+import { protocolOf, type TestDaemon } from "../support/daemon.ts";
 import { errorOf } from "../support/errors.ts";
 import { askingFor, GitServer, redirectingTo } from "../support/git-server.ts";
 import { freePort, writeRepository } from "../support/packages.ts";
@@ -14,9 +15,19 @@ const rootTest = process.getuid?.() === 0 ? test : test.skip;
 const password = "a-password-that-nobody-else-knows";
 const login = { username: "me", password };
 const nobody = 65_534;
+const emptyDaemon = sharedDaemon({ config: '[[sources]]\nname = "main"\nurl = "./main"\n' });
+
+/** The daemon, without those of the test before. */
+async function withoutCredentials(): Promise<TestDaemon> {
+  const daemon = await emptyDaemon();
+  const credentials = daemon.client(CredentialService);
+  for (const { name, owner } of (await credentials.listCredentials({})).credentials)
+    await credentials.removeCredential({ name, owner });
+  return daemon;
+}
 
 test("a secret goes in and never comes out", async (t) => {
-  await using daemon = await startDaemon();
+  const daemon = await withoutCredentials();
   const credentials = daemon.client(CredentialService, protocolOf(import.meta.url));
   const spec = { name: "forge", kind: "git", host: "Git.Example.org:8443", username: "me" };
 
@@ -45,7 +56,7 @@ test("a secret goes in and never comes out", async (t) => {
 });
 
 test("an app is installed and upgraded from a host that asks for a password", async (t) => {
-  await using daemon = await startDaemon();
+  const daemon = await withoutCredentials();
   await writeRepository(join(daemon.dir, "private", "web"), await freePort(), [{ version: "1.0.0" }]);
   await using forge = await GitServer.start(join(daemon.dir, "private"), askingFor(login));
   const apps = daemon.client(AppService);
@@ -64,7 +75,7 @@ test("an app is installed and upgraded from a host that asks for a password", as
 });
 
 rootTest("a credential serves its owner alone (as root: two users are needed)", async (t) => {
-  await using daemon = await startDaemon();
+  const daemon = await withoutCredentials();
   await writeRepository(join(daemon.dir, "private", "web"), await freePort(), [{ version: "1.0.0" }]);
   await using forge = await GitServer.start(join(daemon.dir, "private"), askingFor(login));
   const given = { name: "forge", kind: "git", host: forge.host, username: "me", secret: password };
@@ -86,7 +97,7 @@ rootTest("a credential serves its owner alone (as root: two users are needed)", 
 rootTest(
   "what only a credential opens is nobody else's to see, cached or not (as root: two users)",
   async (t) => {
-    await using daemon = await startDaemon();
+    const daemon = await withoutCredentials();
     const index = 'packages:\n  secret-project: { repo: "https://example.org/secret.git" }\n';
     await writeRepository(join(daemon.dir, "private", "index"), await freePort(), [
       { files: { "index.yaml": index } },
@@ -100,11 +111,12 @@ rootTest(
     await using other = await daemon.as(nobody);
 
     t.like(await errorOf(other.client(AppService).installApp(unknown)), { reason: "source_failed" });
+    await daemon.client(SourceService).removeSource({ name: "private" });
   },
 );
 
 test("a host that redirects does not get the password shown elsewhere", async (t) => {
-  await using daemon = await startDaemon();
+  const daemon = await withoutCredentials();
   await writeRepository(join(daemon.dir, "lure", "web"), await freePort(), [{ version: "1.0.0" }]);
   await using thief = await GitServer.start(join(daemon.dir, "lure"));
   await using forge = await GitServer.start(daemon.dir, redirectingTo(thief.url));
@@ -123,7 +135,7 @@ test("a host that redirects does not get the password shown elsewhere", async (t
 });
 
 (hasScript ? test : test.skip)(`a password is typed unseen, on no command line${needsScript}`, async (t) => {
-  await using daemon = await startDaemon();
+  const daemon = await withoutCredentials();
   const socket = ["--socket", daemon.socketPath];
   const { exitCode, screen } = await onTerminal(
     ["credential", "add", "forge", "git.example.org", "-u", "me", ...socket],
@@ -138,7 +150,7 @@ test("a host that redirects does not get the password shown elsewhere", async (t
 });
 
 test("sources are added and removed; those of the configuration file stay", async (t) => {
-  await using daemon = await startDaemon({ config: '[[sources]]\nname = "main"\nurl = "./main"\n' });
+  const daemon = await withoutCredentials();
   const sources = daemon.client(SourceService, protocolOf(import.meta.url));
   const repository = join(daemon.dir, "index");
   await writeRepository(join(daemon.dir, "web"), await freePort(), [{ version: "1.0.0" }]);

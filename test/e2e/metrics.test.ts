@@ -6,10 +6,13 @@ import { join } from "node:path";
 import test from "ava";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
 import { DaemonService } from "../../gen/svc/v1/daemon_pb.ts";
-import { isRoot, needsRoot, protocols, startDaemon, type TestDaemon } from "../support/daemon.ts";
+import { sharedDaemon } from "../support/daemon-test.ts";
+import { isRoot, needsRoot, protocols, type TestDaemon } from "../support/daemon.ts";
 import { errorOf } from "../support/errors.ts";
 import { eventually } from "../support/eventually.ts";
 import { freePort, writePackage } from "../support/packages.ts";
+
+const emptyDaemon = sharedDaemon({ config: "[metrics]\ninterval_secs = 1\napp_interval_secs = 1\n" });
 
 async function scrape(daemon: TestDaemon, token = daemon.token): Promise<Response> {
   return fetch(`http://127.0.0.1:${daemon.port}/metrics`, { headers: { authorization: `Bearer ${token}` } });
@@ -33,30 +36,48 @@ function parse(text: string): Map<string, number> {
   return samples;
 }
 
+test("the event loop's delay is measured from the first scrape on", async (t) => {
+  const daemon = await emptyDaemon();
+  const p99 = 'svc_event_loop_delay_seconds{quantile="0.99"}';
+  const first = parse(await (await scrape(daemon)).text());
+  t.false(first.has(p99));
+  t.true(first.has("svc_event_loop_utilization_ratio"));
+  await new Promise((resolve) => setTimeout(resolve, 300));
+  t.true((parse(await (await scrape(daemon)).text()).get(p99) ?? -1) >= 0);
+});
+
 test("calls are counted by method and code, and measured by method and protocol", async (t) => {
-  await using daemon = await startDaemon();
+  const daemon = await emptyDaemon();
+  const settled = (): Promise<Map<string, number>> =>
+    eventually(async () => {
+      const response = await scrape(daemon);
+      assert.equal(response.status, 200);
+      assert.equal(response.headers.get("content-type"), "text/plain; version=0.0.4; charset=utf-8");
+      const found = parse(await response.text());
+      // A call ends in the daemon a moment after its client has the answer.
+      assert.equal(found.get("svc_calls_in_flight"), 1);
+      return found;
+    });
+  const before = await settled();
   for (const protocol of protocols) {
     await daemon.client(AppService, protocol).listApps({});
     await errorOf(daemon.client(AppService, protocol).stopApp({ id: "missing" }));
   }
   const samples = await eventually(async () => {
-    const response = await scrape(daemon);
-    assert.equal(response.status, 200);
-    assert.equal(response.headers.get("content-type"), "text/plain; version=0.0.4; charset=utf-8");
-    const found = parse(await response.text());
-    // A call ends in the daemon a moment after its client has the answer.
-    assert.equal(found.get("svc_calls_in_flight"), 1);
-    // And what is recorded of it is written later still.
-    assert.ok((found.get("svc_store_write_duration_seconds_count") ?? 0) > 0);
+    const found = await settled();
+    // What is recorded of a call is written later still.
+    const written = "svc_store_write_duration_seconds_count";
+    assert.ok((found.get(written) ?? 0) > (before.get(written) ?? 0));
     return found;
   });
+  const more = (name: string): number => (samples.get(name) ?? 0) - (before.get(name) ?? 0);
   const calls = (method: string, code: string) =>
-    samples.get(`svc_calls_total{method="svc.v1.AppService/${method}",code="${code}"}`);
+    more(`svc_calls_total{method="svc.v1.AppService/${method}",code="${code}"}`);
   t.is(calls("ListApps", "ok"), protocols.length);
   t.is(calls("StopApp", "not_found"), protocols.length);
   for (const protocol of protocols) {
     const labels = `{method="svc.v1.AppService/ListApps",protocol="${protocol}"}`;
-    t.is(samples.get(`svc_call_duration_seconds_count${labels}`), 1, protocol);
+    t.is(more(`svc_call_duration_seconds_count${labels}`), 1, protocol);
   }
   t.is(samples.get('svc_apps{state="RUNNING"}'), 0);
   t.true((samples.get("process_resident_memory_bytes") ?? 0) > 10e6);
@@ -66,7 +87,7 @@ test("calls are counted by method and code, and measured by method and protocol"
 });
 
 test("the host and each app are there, as the kernel says of them", async (t) => {
-  await using daemon = await startDaemon({ config: "[metrics]\ninterval_secs = 1\napp_interval_secs = 1\n" });
+  const daemon = await emptyDaemon();
   const dir = join(daemon.dir, "web");
   await writePackage(dir, await freePort());
   const apps = daemon.client(AppService);
@@ -94,18 +115,8 @@ test("the host and each app are there, as the kernel says of them", async (t) =>
   t.is(size?.[1], bsize * blocks);
 });
 
-test("the event loop's delay is measured from the first scrape on", async (t) => {
-  await using daemon = await startDaemon();
-  const p99 = 'svc_event_loop_delay_seconds{quantile="0.99"}';
-  const first = parse(await (await scrape(daemon)).text());
-  t.false(first.has(p99));
-  t.true(first.has("svc_event_loop_utilization_ratio"));
-  await new Promise((resolve) => setTimeout(resolve, 300));
-  t.true((parse(await (await scrape(daemon)).text()).get(p99) ?? -1) >= 0);
-});
-
 test("paths, ids and names that clients make up add no series", async (t) => {
-  await using daemon = await startDaemon();
+  const daemon = await emptyDaemon();
   const headers = { authorization: `Bearer ${daemon.token}` };
   const count = async () =>
     parse(await (await scrape(daemon)).text())
@@ -125,7 +136,7 @@ test("paths, ids and names that clients make up add no series", async (t) => {
 });
 
 test("it answers on the socket and over gRPC, to nobody without a token, and to GET and HEAD alone", async (t) => {
-  await using daemon = await startDaemon();
+  const daemon = await emptyDaemon();
   const url = `http://127.0.0.1:${daemon.port}/metrics`;
   t.is((await fetch(url)).status, 401);
   t.is((await scrape(daemon, "svcp_wrong")).status, 401);
@@ -145,13 +156,13 @@ test("it answers on the socket and over gRPC, to nobody without a token, and to 
   });
   t.is(overSocket, 200);
   const body = await daemon.client(DaemonService, "grpc").getDaemonMetrics({});
-  t.regex(Buffer.from(body.data).toString(), /^# HELP svc_info /);
+  t.regex(Buffer.from(body.data).toString(), /^# HELP svc_info /m);
   t.true((await daemon.client(DaemonService).getStatus({})).capabilities.includes("metrics.daemon"));
 });
 
 const rootTest = isRoot ? test : test.skip;
 rootTest(`a regular user is refused${needsRoot}`, async (t) => {
-  await using daemon = await startDaemon();
+  const daemon = await emptyDaemon();
   await using nobody = await daemon.as(65_534);
   for (const protocol of protocols) {
     const { reason } = await errorOf(nobody.client(DaemonService, protocol).getDaemonMetrics({}));

@@ -15,7 +15,8 @@ import { startDaemon as startHere } from "../../src/daemon/daemon.ts";
 import { sourcePages } from "../../src/daemon/page-files.ts";
 import { sourcePrograms } from "../../src/daemon/programs.ts";
 import { isAlive } from "../identity/support/world.ts";
-import { isRoot, needsRoot, socketTransport, startDaemon } from "../support/daemon.ts";
+import { sharedDaemon } from "../support/daemon-test.ts";
+import { isRoot, needsRoot, socketTransport, startDaemon, type TestDaemon } from "../support/daemon.ts";
 import { errorOf } from "../support/errors.ts";
 import { eventually } from "../support/eventually.ts";
 import { addVersion, freePort, writeRepository } from "../support/packages.ts";
@@ -26,6 +27,7 @@ type Schedules = Client<typeof ScheduleService>;
 
 const rootTest = isRoot ? test : test.skip;
 const yearly = "0 0 1 1 *";
+const emptyDaemon = sharedDaemon();
 
 /** The runs of a job, newest first, once there are so many and all have ended. */
 function endedRuns(
@@ -117,7 +119,7 @@ test("a failed run is tried again by the next daemon", async (t) => {
 });
 
 test("a graceful stop ends the runs that go", async (t) => {
-  await using daemon = await startDaemon();
+  const daemon = await emptyDaemon();
   const { pids, schedules } = await runLong(daemon);
   await daemon.stop();
   for (const pid of pids) t.false(await isAlive(pid));
@@ -127,7 +129,7 @@ test("a graceful stop ends the runs that go", async (t) => {
 });
 
 test("one that somebody watches says so, too, and to whoever watches", async (t) => {
-  await using daemon = await startDaemon();
+  const daemon = await emptyDaemon();
   const schedules = daemon.client(ScheduleService);
   const action = { type: "shell", command: "echo begun; sleep 1000" };
   await schedules.upsertSchedule({ id: "watched", trigger: "daily@03:00", utc: true, action });
@@ -139,17 +141,17 @@ test("one that somebody watches says so, too, and to whoever watches", async (t)
   const exited = once(child, "exit");
   await daemon.stop();
   t.deepEqual(await exited, [6, null]);
-  t.is(
-    await told,
-    "svc: run 1 of watched ended with the daemon; what came of it: svc schedule runs watched\n",
-  );
   await daemon.restart();
   const [run] = await endedRuns(daemon.client(ScheduleService), "watched", 1);
+  t.is(
+    await told,
+    `svc: run ${run?.id} of watched ended with the daemon; what came of it: svc schedule runs watched\n`,
+  );
   t.like(run, { status: "CANCELED", error: "it was canceled: the daemon stopped", output: "begun\n" });
 });
 
 test("when the daemon is killed, so are the runs that go, and the next one says so", async (t) => {
-  await using daemon = await startDaemon();
+  const daemon = await emptyDaemon();
   const { pids, schedules } = await runLong(daemon);
   await daemon.kill();
   for (const pid of pids) await eventually(async () => assert.ok(!(await isAlive(pid))), 20_000);
@@ -184,7 +186,7 @@ test("a reboot is recorded before it happens, and can be canceled until then", a
 });
 
 test("app_update brings a running app to the newest version; one that does not start leaves the old one running", async (t) => {
-  await using daemon = await startDaemon();
+  const daemon = await emptyDaemon();
   const [schedules, apps] = [daemon.client(ScheduleService), daemon.client(AppService)];
   const [dir, port] = [join(daemon.dir, "repository"), await freePort()];
   const url = await writeRepository(dir, port, [{ version: "1.0.0" }]);
@@ -211,7 +213,7 @@ test("app_update brings a running app to the newest version; one that does not s
 });
 
 test("a removed app's jobs are named and disabled, and a later app of its id is none of theirs", async (t) => {
-  await using daemon = await startDaemon();
+  const daemon = await emptyDaemon();
   const [schedules, apps] = [daemon.client(ScheduleService), daemon.client(AppService)];
   const url = await writeRepository(join(daemon.dir, "repository"), await freePort(), [{ version: "1.0.0" }]);
   await apps.installApp({ spec: url });
@@ -270,7 +272,7 @@ rootTest(`jobs fire with the network unplugged${needsRoot}`, async (t) => {
 });
 
 /** Starts a run that would go on for long, with a process that left its group and its session. */
-async function runLong(daemon: Awaited<ReturnType<typeof startDaemon>>) {
+async function runLong(daemon: TestDaemon) {
   const schedules = daemon.client(ScheduleService);
   const [own, stray] = [join(daemon.dir, "own"), join(daemon.dir, "stray")];
   const command = `echo begun; echo $$ > ${own}; (setsid sh -c '(sleep 300 & echo $! > ${stray}) &' &); sleep 300`;

@@ -13,6 +13,7 @@ import { openInProcess } from "../../src/cli/in-process.ts";
 import { sourcePrograms } from "../../src/daemon/programs.ts";
 import { mintToken, shortDigest, tokenDigest } from "../../src/tokens/token-digest.ts";
 import { runSvc, type SvcRun } from "../cli/support/run-svc.ts";
+import { sharedDaemon } from "../support/daemon-test.ts";
 import {
   isRoot,
   needsRoot,
@@ -27,6 +28,8 @@ import { freePort, writePackage } from "../support/packages.ts";
 import { sendRest } from "../support/rest-transport.ts";
 
 const rootTest = isRoot ? test : test.skip;
+/** Each test leaves it without an open rotation: the primary token is the one in the file. */
+const emptyDaemon = sharedDaemon();
 const unknown = { code: "Unauthenticated", reason: "unauthenticated" };
 const denied = { code: "PermissionDenied", reason: "token_denied", payload: { case: "tokenDenied" } };
 
@@ -56,7 +59,7 @@ function secondsFromNow(instant: Timestamp | undefined): number {
 }
 
 test("issue, use, revoke, rotate and commit", async (t) => {
-  await using daemon = await startDaemon();
+  const daemon = await emptyDaemon();
   const protocol = protocolOf(import.meta.url);
   const as = (token: string) => daemon.tokenClient(TokenService, protocol, token);
   const statusAs = (token: string) => daemon.tokenClient(DaemonService, protocol, token).getStatus({});
@@ -118,12 +121,12 @@ test("issue, use, revoke, rotate and commit", async (t) => {
 });
 
 test("a console token goes to who may see the app, for a session of the contract", async (t) => {
-  await using daemon = await startDaemon();
+  const daemon = await emptyDaemon();
   const apps = daemon.client(AppService);
   const dir = join(daemon.dir, "package");
   await writePackage(dir, await freePort());
   await apps.installApp({ spec: dir });
-  const caller = daemon.tokenClient(AppService, protocolOf(import.meta.url));
+  const caller = daemon.tokenClient(AppService, protocolOf(import.meta.url), await fileToken(daemon));
   const issued = await caller.issueConsoleToken({ appId: "web", session: "attach" });
   t.regex(issued.token, /^svcc_[A-Za-z0-9_-]{43}$/);
   t.true(Math.abs(secondsFromNow(issued.expiresAt) - 30) < 5);
@@ -140,7 +143,8 @@ test("a console token goes to who may see the app, for a session of the contract
 rootTest(
   `regular users manage no tokens, and get console tokens for their own apps alone${needsRoot}`,
   async (t) => {
-    await using daemon = await startDaemon();
+    const daemon = await emptyDaemon();
+    const before = await fileToken(daemon);
     const dir = join(daemon.dir, "package");
     await writePackage(dir, await freePort());
     await daemon.client(AppService).installApp({ spec: dir });
@@ -152,7 +156,7 @@ rootTest(
     t.like(await errorOf(tokens.revokeAccessTokens({})), refused);
     t.like(await errorOf(tokens.rotatePrimaryToken({})), refused);
     t.like(await errorOf(tokens.commitPrimaryTokenRotation({})), refused);
-    t.is(await fileToken(daemon), daemon.token);
+    t.is(await fileToken(daemon), before);
     t.like(await errorOf(user.client(AppService).issueConsoleToken({ appId: "web", session: "logs" })), {
       code: "NotFound",
       reason: "not_found",
@@ -181,7 +185,7 @@ function watch(stream: AsyncIterable<unknown>): Watched {
 
 for (const protocol of ["connect", "grpc"] satisfies Protocol[]) {
   test(`live streams end at once when their token does (${protocol})`, async (t) => {
-    await using daemon = await startDaemon();
+    const daemon = await emptyDaemon();
     const apps = daemon.client(AppService);
     const dir = join(daemon.dir, "package");
     await writePackage(dir, await freePort());
@@ -239,7 +243,7 @@ for (const protocol of ["connect", "grpc"] satisfies Protocol[]) {
 }
 
 test("a call under way ends with its token, and a stop that it began goes on", async (t) => {
-  await using daemon = await startDaemon();
+  const daemon = await emptyDaemon();
   const apps = daemon.client(AppService);
   const dir = join(daemon.dir, "package");
   const stubborn = `process.on("SIGTERM", () => setTimeout(() => process.exit(), 8_000)); setInterval(() => {}, 1e6);`;
@@ -300,7 +304,8 @@ async function svc(daemon: TestDaemon, ...args: string[]): Promise<SvcRun> {
 }
 
 test("svc token: status, issue, revoke, rotate and commit", async (t) => {
-  await using daemon = await startDaemon();
+  const daemon = await emptyDaemon();
+  const before = await fileToken(daemon);
   const first = await svc(daemon, "token");
   t.regex(
     first.stdout,
@@ -326,7 +331,7 @@ test("svc token: status, issue, revoke, rotate and commit", async (t) => {
   t.regex(open.stderr, /svc token commit/);
   t.is((await svc(daemon, "token", "commit")).stdout, "The replaced primary token has ended\n");
   t.is((await svc(daemon, "token", "commit")).stdout, "There is no rotation to commit\n");
-  t.is(await kindOf(daemon, daemon.token), undefined);
+  t.is(await kindOf(daemon, before), undefined);
   for (const args of [
     ["issue", "--ttl", "0"],
     ["issue", "--ttl", "1h"],

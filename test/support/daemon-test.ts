@@ -6,14 +6,15 @@ import test from "ava";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
 import { BackupService } from "../../gen/svc/v1/backup_pb.ts";
 import { ScheduleService } from "../../gen/svc/v1/schedule_pb.ts";
+import { readProcessIdentity } from "../../src/lib/process-identity.ts";
 import { startDaemon, type DaemonOptions, type TestDaemon } from "./daemon.ts";
 import { eventually } from "./eventually.ts";
 
 /**
  * One daemon for all tests of a file, for its top level: `const emptyDaemon = sharedDaemon()`. It starts before the first test
  * and goes after the last. A test gets it by calling what this returns, without the apps, jobs and archives of the one before, and
- * without what that one has put into its directory. For whoever ends a daemon, or looks at what else stays in it, there is
- * `startDaemon`.
+ * without what that one has put into its directory; one that a test has ended starts again. For whoever looks at what else stays
+ * in it, there is `startDaemon`.
  * @param options asked for when it starts, as what it uses may not be there before
  */
 export function sharedDaemon(options: DaemonOptions | (() => DaemonOptions) = {}): () => Promise<TestDaemon> {
@@ -26,6 +27,7 @@ export function sharedDaemon(options: DaemonOptions | (() => DaemonOptions) = {}
   return async () => {
     const { daemon, own } = shared;
     if (daemon === undefined) throw new Error("the daemon is there for tests only");
+    if ((await readProcessIdentity(daemon.pid)) === undefined) await daemon.restart();
     const schedules = daemon.client(ScheduleService);
     const apps = daemon.client(AppService);
     // What goes on with an app ends first, and there may be more than one page of them.
