@@ -1,21 +1,52 @@
 /** The page for everybody: by the keyboard alone, narrow, light and dark, and without a serious finding of axe-core. */
-import test from "ava";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
-import { browserPath } from "../support/browser.ts";
-import { startDaemon } from "../support/daemon.ts";
 import { freePort, writePackage } from "../support/packages.ts";
 import { isForEverybodyAt, notReached } from "./support/for-everybody.ts";
-import { addressFor, bundledMain, launchBrowser, openPage, visit } from "./support/open-page.ts";
+import { addressFor, openPage, visit } from "./support/open-page.ts";
+import { browserTest, needsBrowser, shareNode } from "./support/shared-node.ts";
 import { visitViews } from "./support/visit-views.ts";
 import { join } from "node:path";
 
-const why = browserPath === undefined ? " (skipped: no Chromium)" : "";
-const browserTest = browserPath === undefined ? test.skip : test;
-const main = browserPath === undefined ? "" : await bundledMain();
+const node = shareNode();
 
-browserTest(`every view is for everybody, light and dark, wide and narrow${why}`, async (t) => {
+browserTest(`an app is found, started and looked at by the keyboard alone${needsBrowser}`, async (t) => {
+  t.timeout(180_000);
+  const { daemon, browser } = node;
+  const dir = join(daemon.dir, "web");
+  await writePackage(dir, await freePort());
+  await daemon.client(AppService).installApp({ spec: dir });
+  const { page, complaints } = await openPage(browser);
+  await visit(page, await addressFor(daemon));
+  await page.getByText("Live").waitFor();
+  /** Goes on with the tabulator until it is there. */
+  const goTo = async (name: string): Promise<void> => {
+    for (let steps = 0; steps < 40; steps++) {
+      await page.keyboard.press("Tab");
+      const at = await page.evaluate(
+        "document.activeElement.ariaLabel ?? document.activeElement.textContent.trim()",
+      );
+      if (at === name) return;
+    }
+    t.fail(`the tabulator never comes to ${name}`);
+  };
+  await goTo("Apps");
+  await page.keyboard.press("Enter");
+  await page.getByText("1 app").waitFor();
+  await goTo("Filter by name, id or owner");
+  await page.keyboard.type("test web");
+  await page.keyboard.press("Tab");
+  await page.keyboard.press("Enter");
+  await page.getByRole("heading", { name: "Test web server" }).waitFor();
+  await goTo("Start");
+  await page.keyboard.press("Enter");
+  await page.locator('[data-state="RUNNING"]').first().waitFor();
+  t.deepEqual(complaints, []);
+  await daemon.client(AppService).removeApp({ id: "web" });
+});
+
+browserTest(`every view is for everybody, light and dark, wide and narrow${needsBrowser}`, async (t) => {
   t.timeout(300_000);
-  await using daemon = await startDaemon({ main });
+  const { daemon, browser } = node;
   for (const id of ["good", "bad"]) {
     const dir = join(daemon.dir, id);
     const files = id === "bad" ? { "server.mjs": "process.exit(3);" } : {};
@@ -24,60 +55,16 @@ browserTest(`every view is for everybody, light and dark, wide and narrow${why}`
     await started.installApp({ spec: dir });
     await started.startApp({ id }).catch(() => undefined);
   }
-  const browser = await launchBrowser();
-  try {
-    // Each begins in one colour scheme and has either in each view.
-    for (const [width, colorScheme] of [
-      [1200, "light"],
-      [360, "dark"],
-    ] as const) {
-      const { page, complaints } = await openPage(browser, { colorScheme, viewport: { width, height: 800 } });
-      await visitViews(page, { daemon, appCount: 2, apps: ["good", "bad"] }, async (view) => {
-        await isForEverybodyAt(t, page, `${view}, ${width}`);
-        t.deepEqual(await notReached(page), [], `${view}, ${width}`);
-      });
-      t.deepEqual(complaints, []);
-    }
-  } finally {
-    await browser.close();
-  }
-});
-
-browserTest(`an app is found, started and looked at by the keyboard alone${why}`, async (t) => {
-  t.timeout(180_000);
-  await using daemon = await startDaemon({ main });
-  const dir = join(daemon.dir, "web");
-  await writePackage(dir, await freePort());
-  await daemon.client(AppService).installApp({ spec: dir });
-  const browser = await launchBrowser();
-  try {
-    const { page, complaints } = await openPage(browser);
-    await visit(page, await addressFor(daemon));
-    await page.getByText("Live").waitFor();
-    /** Goes on with the tabulator until it is there. */
-    const goTo = async (name: string): Promise<void> => {
-      for (let steps = 0; steps < 40; steps++) {
-        await page.keyboard.press("Tab");
-        const at = await page.evaluate(
-          "document.activeElement.ariaLabel ?? document.activeElement.textContent.trim()",
-        );
-        if (at === name) return;
-      }
-      t.fail(`the tabulator never comes to ${name}`);
-    };
-    await goTo("Apps");
-    await page.keyboard.press("Enter");
-    await page.getByText("1 app").waitFor();
-    await goTo("Filter by name, id or owner");
-    await page.keyboard.type("test web");
-    await page.keyboard.press("Tab");
-    await page.keyboard.press("Enter");
-    await page.getByRole("heading", { name: "Test web server" }).waitFor();
-    await goTo("Start");
-    await page.keyboard.press("Enter");
-    await page.locator('[data-state="RUNNING"]').first().waitFor();
+  // Each begins in one colour scheme and has either in each view.
+  for (const [width, colorScheme] of [
+    [1200, "light"],
+    [360, "dark"],
+  ] as const) {
+    const { page, complaints } = await openPage(browser, { colorScheme, viewport: { width, height: 800 } });
+    await visitViews(page, { daemon, appCount: 2, apps: ["good", "bad"] }, async (view) => {
+      await isForEverybodyAt(t, page, `${view}, ${width}`);
+      t.deepEqual(await notReached(page), [], `${view}, ${width}`);
+    });
     t.deepEqual(complaints, []);
-  } finally {
-    await browser.close();
   }
 });

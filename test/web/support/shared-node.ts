@@ -35,11 +35,15 @@ export function shareNode(config = (): string => ""): SharedNode {
   };
 }
 
-/** The browser alone, where tests have daemons of their own. */
+/** The browser alone, where tests have daemons of their own. A test's pages close with it. */
 export function shareBrowser(): Pick<SharedNode, "browser"> {
   const parts: { browser?: Browser } = {};
   test.before(async () => {
     if (browserPath !== undefined) parts.browser = await launchBrowser();
+  });
+  // A page that stays open goes on drawing what is live, and has the daemon tell it.
+  test.afterEach.always(async () => {
+    for (const context of parts.browser?.contexts() ?? []) await context.close();
   });
   test.after.always(() => parts.browser?.close());
   return {
