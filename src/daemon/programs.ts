@@ -27,9 +27,12 @@ export function sourcePrograms(): Programs {
   return { ...programsIn(dir, { thread: "ts", program: "mjs" }), packages: join(dir, "../examples") };
 }
 
-/** Where they lie beside a bundle: in folders of the same names. */
-export function bundledPrograms(): Programs {
-  const dir = import.meta.dirname;
+/**
+ * Where they lie beside a bundle: in folders of the same names.
+ *
+ * @param dir of the bundle
+ */
+export function bundledPrograms(dir = import.meta.dirname): Programs {
   return { ...programsIn(dir, { thread: "js", program: "cjs" }), packages: join(dir, "examples") };
 }
 

@@ -6,7 +6,7 @@ import test from "ava";
 import { AlertStore } from "../../src/alerts/alert-store.ts";
 import { Alerts, type Notification } from "../../src/alerts/alerts.ts";
 import { findingsOf, type AlertFacts, type AlertRule } from "../../src/alerts/alert-rules.ts";
-import { openStore } from "../../src/store/store.ts";
+import { openStore } from "../store/support/temporary-store.ts";
 import { FakeClock } from "../support/fake-clock.ts";
 
 const disk: AlertRule = {

@@ -3,8 +3,8 @@ import assert from "node:assert/strict";
 import test from "ava";
 import { AppRegistry } from "../../src/apps/app-registry.ts";
 import { deleteApp, insertApp, patchApp } from "../../src/apps/app-record.ts";
-import { openStore, type Store } from "../../src/store/store.ts";
-import { put, temporaryStore } from "../store/support/temporary-store.ts";
+import type { Store } from "../../src/store/store.ts";
+import { openStore, put, temporaryStore } from "../store/support/temporary-store.ts";
 import { eventually } from "../support/eventually.ts";
 import { newApp } from "../support/many-apps.ts";
 

@@ -8,8 +8,7 @@ import test from "ava";
 import { AuditReader } from "../../src/audit/audit-reader.ts";
 import { AuditTrail, recordsLostMethod, type AuditTrailOptions } from "../../src/audit/audit-trail.ts";
 import { SvcError } from "../../src/errors.ts";
-import { openStore } from "../../src/store/store.ts";
-import { temporaryDir, temporaryStore } from "../store/support/temporary-store.ts";
+import { openStore, temporaryDir, temporaryStore } from "../store/support/temporary-store.ts";
 import { fixtureEnvironment } from "../support/fixture-environment.ts";
 import { auditedCall } from "./support/calls.ts";
 

@@ -4,9 +4,9 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import test, { type ExecutionContext } from "ava";
 import { checkIndex, checkPackage } from "../../src/authoring/check.ts";
-import { sourcePrograms } from "../../src/daemon/programs.ts";
+import { programs } from "../support/programs.ts";
 
-const { settingsThread } = sourcePrograms();
+const { settingsThread } = programs;
 
 async function directory(t: ExecutionContext, files: Readonly<Record<string, string>>): Promise<string> {
   const dir = await mkdtemp(join(tmpdir(), "svc-check-"));

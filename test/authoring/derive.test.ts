@@ -7,9 +7,9 @@ import { checkPackage } from "../../src/authoring/check.ts";
 import { planManifest, type Plan } from "../../src/authoring/derive.ts";
 import { PackageFiles } from "../../src/authoring/package-files.ts";
 import { templateFiles, templateNames } from "../../src/authoring/templates.ts";
-import { sourcePrograms } from "../../src/daemon/programs.ts";
+import { programs } from "../support/programs.ts";
 
-const { settingsThread } = sourcePrograms();
+const { settingsThread } = programs;
 
 async function directory(t: ExecutionContext, files: Readonly<Record<string, string>>): Promise<string> {
   const parent = await mkdtemp(join(tmpdir(), "svc-authoring-"));

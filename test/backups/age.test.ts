@@ -14,10 +14,10 @@ import type { StoredFile } from "../../src/backups/storages/storage.ts";
 import { SvcError } from "../../src/errors.ts";
 import { hasAge, needsAge, newAgeKey, type AgeKey } from "../support/age.ts";
 import { eventually } from "../support/eventually.ts";
+import { programs } from "../support/programs.ts";
 
 const ageTest = hasAge ? test : test.skip;
 const chunk = 64 << 10;
-const threadUrl = new URL("../../src/backups/age/age-thread.ts", import.meta.url);
 
 /** One byte, chunks to the byte, and more than is worked on at once. */
 const sizes = [1, chunk - 1, chunk, chunk + 1, 8 * chunk, 8 * chunk + 1, 20 * chunk + 12_345];
@@ -31,7 +31,7 @@ interface Bench {
 
 async function setUp(t: ExecutionContext): Promise<Bench> {
   const dir = await mkdtemp(join(tmpdir(), "svc-age-"));
-  const age = new Age(threadUrl);
+  const age = new Age(programs.ageThread);
   t.teardown(async () => {
     age[Symbol.dispose]();
     await rm(dir, { recursive: true });
@@ -250,7 +250,7 @@ ageTest(`a public key with a wrong character is refused${needsAge}`, async (t) =
 });
 
 test("a file that is none of age's is refused", async (t) => {
-  const age = new Age(threadUrl);
+  const age = new Age(programs.ageThread);
   t.teardown(() => age[Symbol.dispose]());
   for (const bytes of [Buffer.alloc(0), Buffer.from("age-encryption.org/v1\n"), randomBytes(40_000)]) {
     const error = await t.throwsAsync(openEncrypted(storedFile(bytes), { identity: "", uid: 0 }, age), {

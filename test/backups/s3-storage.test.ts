@@ -15,9 +15,9 @@ import { S3Thread } from "../../src/backups/storages/s3-thread.ts";
 import { eventually } from "../support/eventually.ts";
 import { startFaultProxy, type Fault, type SeenRequest } from "../support/fault-proxy.ts";
 import { hasS3Server, needsS3Server, startS3Server, type TlsS3Server } from "../support/s3-server.ts";
+import { programs } from "../support/programs.ts";
 
 const s3Test = hasS3Server ? test : test.skip;
-const workerUrl = new URL("../../src/backups/storages/s3-worker.ts", import.meta.url);
 const mib = 1 << 20;
 const prefix = "hosts/one";
 
@@ -37,7 +37,7 @@ if (hasS3Server) {
   test.before(async () => {
     common = {
       server: shared.use(await startS3Server()),
-      thread: shared.use(new S3Thread(workerUrl)),
+      thread: shared.use(new S3Thread(programs.s3Worker)),
     };
   });
   test.after.always(() => shared.disposeAsync());
@@ -293,7 +293,7 @@ s3Test(`an upload that a dead process left is ended by its name${needsS3Server}`
   const { path } = await s3.file(17 * mib);
   const key = newKey();
   {
-    await using thread = new S3Thread(workerUrl);
+    await using thread = new S3Thread(programs.s3Worker);
     const stalled = Promise.withResolvers<undefined>();
     proxy.fault = (request) => {
       if (!isPart(request)) return undefined;
@@ -360,7 +360,7 @@ s3Test(`transfers keep to their rate${needsS3Server}`, async (t) => {
 
 s3Test(`the thread ends when there is nothing to do${needsS3Server}`, async (t) => {
   await using s3 = await setUp();
-  await using thread = new S3Thread(workerUrl, 100);
+  await using thread = new S3Thread(programs.s3Worker, 100);
   t.false(thread.isRunning);
   await new S3Storage(thread, s3.place, "").list(undefined, AbortSignal.timeout(30_000));
   await eventually(() => assert.ok(!thread.isRunning));
@@ -384,7 +384,7 @@ test("a bucket with more objects than anybody lists is refused, however the serv
   t.teardown(() => server.close());
   await once(server, "listening");
   const endpoint = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
-  await using thread = new S3Thread(workerUrl);
+  await using thread = new S3Thread(programs.s3Worker);
   const place: S3Place = {
     ...{ endpoint, bucket: "shared", accessKey: "AKTEST0123456789", secretKey: "none-of-the-words" },
     ...{ region: "", pathStyle: true, ca: "", maxBytesPerSec: undefined, silenceMs: 4_000 },

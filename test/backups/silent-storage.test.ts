@@ -8,8 +8,8 @@ import { S3Storage } from "../../src/backups/storages/s3-storage.ts";
 import { S3Thread } from "../../src/backups/storages/s3-thread.ts";
 import type { Storage } from "../../src/backups/storages/storage.ts";
 import type { StorageEntry } from "../../src/backups/storages/storage-list.ts";
+import { programs } from "../support/programs.ts";
 
-const workerUrl = new URL("../../src/backups/storages/s3-worker.ts", import.meta.url);
 const deadlineMs = 200;
 const never = new Promise<never>(() => undefined);
 
@@ -21,7 +21,7 @@ async function silentBucket(stack: AsyncDisposableStack): Promise<Storage> {
   const server = createServer().listen(0, "127.0.0.1");
   stack.defer(() => void server.close());
   await once(server, "listening");
-  const thread = stack.use(new S3Thread(workerUrl));
+  const thread = stack.use(new S3Thread(programs.s3Worker));
   const endpoint = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
   const place = {
     ...{ endpoint, bucket: "shared", accessKey: "AKTEST0123456789", secretKey: "none-of-the-words" },

@@ -4,7 +4,8 @@ import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import test from "ava";
 import { DaemonService } from "../../gen/svc/v1/daemon_pb.ts";
-import { openStore, type Store } from "../../src/store/store.ts";
+import type { Store } from "../../src/store/store.ts";
+import { openStore } from "../store/support/temporary-store.ts";
 import { falsifyIndex, recordsOf } from "../store/support/falsify-index.ts";
 import { startDaemon } from "../support/daemon.ts";
 

@@ -14,6 +14,7 @@ import { remoteImage } from "../../src/docker/registry-client.ts";
 import { readMessages } from "../../src/runtimes/docker/engine-messages.ts";
 import { YamlThread } from "../../src/packages/yaml-thread.ts";
 import { readResolved } from "../../src/runtimes/compose/compose-document.ts";
+import { programs } from "../support/programs.ts";
 
 const mib = 1024 * 1024;
 
@@ -133,7 +134,7 @@ test("a manifest of a registry that is much in few bytes is not parsed", async (
 });
 
 test("a resolved project of more than two mebibytes is refused", async (t) => {
-  using thread = new YamlThread();
+  using thread = new YamlThread({ threadUrl: programs.settingsThread });
   const read = (text: string) =>
     readResolved(text, "compose.yaml", (document, bounds) => thread.read(document, bounds, 0));
   await t.throwsAsync(read(`a: ${"b".repeat(2 * mib)}`), { message: /^compose.yaml: / });

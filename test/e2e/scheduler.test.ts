@@ -13,7 +13,6 @@ import { ScheduleService, type ScheduleRun } from "../../gen/svc/v1/schedule_pb.
 import { parseConfig } from "../../src/daemon/config.ts";
 import { startDaemon as startHere } from "../../src/daemon/daemon.ts";
 import { sourcePages } from "../../src/daemon/page-files.ts";
-import { sourcePrograms } from "../../src/daemon/programs.ts";
 import { isAlive } from "../identity/support/world.ts";
 import { sharedDaemon } from "../support/daemon-test.ts";
 import { isRoot, needsRoot, socketTransport, startDaemon, type TestDaemon } from "../support/daemon.ts";
@@ -22,6 +21,7 @@ import { eventually } from "../support/eventually.ts";
 import { addVersion, freePort, writeRepository } from "../support/packages.ts";
 import { main } from "../support/svc-main.ts";
 import { FakeClock } from "../support/fake-clock.ts";
+import { programs } from "../support/programs.ts";
 
 type Schedules = Client<typeof ScheduleService>;
 
@@ -57,7 +57,7 @@ async function startWithClock(clock: FakeClock, stateDir?: string) {
     config,
     reloadConfig: () => Promise.resolve(config),
     version: "0.0.0",
-    programs: sourcePrograms(),
+    programs,
     selfUid: process.getuid?.() ?? 0,
     pages: sourcePages(),
     clock,

@@ -10,7 +10,6 @@ import { AppService } from "../../gen/svc/v1/app_pb.ts";
 import { DaemonService } from "../../gen/svc/v1/daemon_pb.ts";
 import { TokenService } from "../../gen/svc/v1/token_pb.ts";
 import { openInProcess } from "../../src/cli/in-process.ts";
-import { sourcePrograms } from "../../src/daemon/programs.ts";
 import { mintToken, shortDigest, tokenDigest } from "../../src/tokens/token-digest.ts";
 import { runSvc, type SvcRun } from "../cli/support/run-svc.ts";
 import { sharedDaemon } from "../support/daemon-test.ts";
@@ -26,6 +25,7 @@ import { errorOf } from "../support/errors.ts";
 import { eventually } from "../support/eventually.ts";
 import { freePort, writePackage } from "../support/packages.ts";
 import { sendRest } from "../support/rest-transport.ts";
+import { programs } from "../support/programs.ts";
 
 const rootTest = isRoot ? test : test.skip;
 /** Each test leaves it without an open rotation: the primary token is the one in the file. */
@@ -353,7 +353,7 @@ test("without a daemon the primary token can be rotated, and access tokens canno
       dependencies: {
         // A regular user's paths, which follow from the home.
         openInProcess: (host) =>
-          openInProcess(host, { environment: { uid: 65534, home, env: {} }, programs: sourcePrograms() }),
+          openInProcess(host, { environment: { uid: 65534, home, env: {} }, programs }),
       },
     });
   t.regex((await svcAlone("status")).stdout, /^You: +the daemon's own user on this machine/);

@@ -11,6 +11,7 @@ import { createHelloRepository } from "../../examples/try/hello-repository.ts";
 import { checkIndex } from "../../src/authoring/check.ts";
 import { parseManifest } from "../packages/support/manifests.ts";
 import { freePort } from "../support/packages.ts";
+import { programs } from "../support/programs.ts";
 
 const examples = join(import.meta.dirname, "../../examples");
 const index = parse(await readFile(join(examples, "index.yaml"), "utf8")) as {
@@ -28,10 +29,7 @@ for (const [id, { directory, name, runtime, permissions = [] }] of Object.entrie
 }
 
 test("svc finds nothing wrong with the index and its packages", async (t) => {
-  const problems = await checkIndex(
-    examples,
-    new URL("../../src/packages/settings-thread.ts", import.meta.url),
-  );
+  const problems = await checkIndex(examples, programs.settingsThread);
   t.deepEqual(problems, []);
 });
 

@@ -19,6 +19,7 @@ import { isRoot, needsRoot, startDaemon } from "../support/daemon.ts";
 import { errorOf } from "../support/errors.ts";
 import { eventually } from "../support/eventually.ts";
 import { freePort, writePackage } from "../support/packages.ts";
+import { programs } from "../support/programs.ts";
 
 const run = promisify(execFile);
 const rootTest = isRoot ? test : test.skip;
@@ -261,7 +262,7 @@ rootTest(
   async (t) => {
     await using disk = await smallDisk(200);
     const key = await newAgeKey(disk.dir, "key.txt");
-    const age = new Age(new URL("../../src/backups/age/age-thread.ts", import.meta.url));
+    const age = new Age(programs.ageThread);
     const spool = new Spool(join(disk.dir, "spool"), { bootId: "test", pid: process.pid, startTicks: 0 });
     {
       await using file = await spool.create();

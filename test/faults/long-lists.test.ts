@@ -8,7 +8,7 @@ import { Agent, request, type IncomingMessage } from "node:http";
 import test from "ava";
 import { documentOf, writeJobs } from "../../src/scheduler/jobs/job-row.ts";
 import { closeRun, insertRun } from "../../src/scheduler/runs/run-row.ts";
-import { openStore } from "../../src/store/store.ts";
+import { openStore } from "../store/support/temporary-store.ts";
 import { spec } from "../scheduler/support/world.ts";
 import { startDaemon, type TestDaemon } from "../support/daemon.ts";
 import { eventually } from "../support/eventually.ts";

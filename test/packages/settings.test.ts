@@ -12,9 +12,10 @@ import {
   resolvePorts,
   resolveSettings,
 } from "../../src/packages/settings.ts";
+import { programs } from "../support/programs.ts";
 import { parseManifest } from "./support/manifests.ts";
 
-const validator = createSettingsValidator();
+const validator = createSettingsValidator({ threadUrl: programs.settingsThread });
 
 const manifestOf = (rest: string): Promise<Manifest> =>
   parseManifest(`id: x\nname: X\nversion: "1"\nprocess: {exec: [x]}\n${rest}`);
@@ -186,7 +187,7 @@ function coinTosses(count: number): string {
 }
 
 test("a check that takes too long is ended, nobody waits for it, and the next one is done", async (t) => {
-  using impatient = createSettingsValidator({ timeoutMs: 300 });
+  using impatient = createSettingsValidator({ threadUrl: programs.settingsThread, timeoutMs: 300 });
   const slow = await manifestOf(
     `settings: {properties: {a: {type: string, pattern: "^[ab]*a[ab]{900}$", env: A}}}\n`,
   );
@@ -203,7 +204,7 @@ test("a check that takes too long is ended, nobody waits for it, and the next on
 });
 
 test("slow checks of one user hold up another's once, however many there are", async (t) => {
-  using impatient = createSettingsValidator({ timeoutMs: 300 });
+  using impatient = createSettingsValidator({ threadUrl: programs.settingsThread, timeoutMs: 300 });
   const values = { a: `${coinTosses(250_000)}!` };
   const slow = await Promise.all(
     [901, 902, 903, 904, 905, 906].map((times) =>

@@ -1,6 +1,7 @@
 /** Long YAML of strangers holds up nobody, and is ended when it takes too long (T57). */
 import test from "ava";
 import { YamlThread } from "../../src/packages/yaml-thread.ts";
+import { programs } from "../support/programs.ts";
 
 const bounds = { maxBytes: 2 << 20, maxTokens: 100_000, maxDepth: 64, maxValues: 100_000 };
 /** Each not far from as many tokens as there may be. */
@@ -15,7 +16,7 @@ for (const [what, read] of [
   ["index", (thread: YamlThread) => thread.index(`packages:\n${packages.join("")}`, 1)],
 ] as const) {
   test(`others go on while a long ${what} is read`, async (t) => {
-    using thread = new YamlThread();
+    using thread = new YamlThread({ threadUrl: programs.settingsThread });
     await thread.read("a: b", bounds, 1);
     let turns = 0;
     let isOver = false;
@@ -34,7 +35,7 @@ for (const [what, read] of [
 }
 
 test("what is wrong with a manifest and an index is told with its line", async (t) => {
-  using thread = new YamlThread();
+  using thread = new YamlThread({ threadUrl: programs.settingsThread });
   t.deepEqual(await thread.manifest('id: a\nname: "\\ud800"\n', 1), {
     problems: [{ line: 2, message: "the value is not text, a number, true, false or null" }],
   });
@@ -51,11 +52,11 @@ test("what is wrong with a manifest and an index is told with its line", async (
 test("one that takes too long is ended, and the next one is read", async (t) => {
   const roomy = { ...bounds, maxTokens: 10_000_000, maxValues: 10_000_000 };
   // Far less than loading the thread and reading this take, with much room to wait on a busy machine.
-  using thread = new YamlThread({ timeoutMs: 100 });
+  using thread = new YamlThread({ threadUrl: programs.settingsThread, timeoutMs: 100 });
   t.deepEqual(await thread.read(longest, roomy, 1), {
     problems: [{ line: 1, message: "to read it takes more than 100 ms" }],
   });
-  using patient = new YamlThread();
+  using patient = new YamlThread({ threadUrl: programs.settingsThread });
   t.deepEqual(await patient.read("a: [", bounds, 1), {
     problems: [
       {

@@ -19,12 +19,13 @@ import { checkComposeSources, type YamlReader } from "../../src/runtimes/compose
 import { projectClaims } from "../../src/runtimes/compose/project-claims.ts";
 import { isRoot, needsRoot } from "../support/daemon.ts";
 import { canReadYaml } from "../support/python-yaml.ts";
+import { programs } from "../support/programs.ts";
 import { nobody, policyDirectory, type Permission } from "./support/policy-app.ts";
 
 const rootTest = isRoot ? test : test.skip;
 const place = await policyDirectory();
 test.after.always(() => place[Symbol.asyncDispose]());
-const thread = new YamlThread();
+const thread = new YamlThread({ threadUrl: programs.settingsThread });
 test.after.always(() => thread[Symbol.dispose]());
 const readYaml: YamlReader = (text, bounds) => thread.read(text, bounds, 0);
 

@@ -9,6 +9,7 @@ import { YamlThread } from "../../src/packages/yaml-thread.ts";
 import { ComposeProjects, type ComposeProjectsOptions } from "../../src/runtimes/compose/compose-project.ts";
 import type { RunnableApp } from "../../src/runtimes/runtime.ts";
 import { isRoot, needsRoot } from "../support/daemon.ts";
+import { programs } from "../support/programs.ts";
 import { policyDirectory, type PolicyDirectory } from "./support/policy-app.ts";
 
 const rootTest = isRoot ? test : test.skip;
@@ -67,7 +68,7 @@ rootTest(
   `compose is asked again whenever it may say something else, and only then${needsRoot}`,
   async (t) => {
     await using place = await policyDirectory();
-    using yaml = new YamlThread();
+    using yaml = new YamlThread({ threadUrl: programs.settingsThread });
     let asked = 0;
     let version = "2.0.0";
     const composeDir = join(place.dir, "../compose");

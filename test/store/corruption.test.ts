@@ -4,9 +4,9 @@ import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import test from "ava";
 import { SvcError } from "../../src/errors.ts";
-import { openStore, type Statement } from "../../src/store/store.ts";
+import type { Statement } from "../../src/store/store.ts";
 import { startFixture } from "./support/processes.ts";
-import { keys, put, temporaryDir, until } from "./support/temporary-store.ts";
+import { keys, openStore, put, temporaryDir, until } from "./support/temporary-store.ts";
 
 const pageBytes = 4_096;
 const appCount = 200;

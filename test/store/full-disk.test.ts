@@ -5,8 +5,8 @@ import { lstat, open, rm } from "node:fs/promises";
 import { join } from "node:path";
 import test from "ava";
 import { SvcError } from "../../src/errors.ts";
-import { openStore, type Store } from "../../src/store/store.ts";
-import { keys, put, temporaryDir, until } from "./support/temporary-store.ts";
+import type { Store } from "../../src/store/store.ts";
+import { keys, openStore, put, temporaryDir, until } from "./support/temporary-store.ts";
 
 const isRoot = process.getuid?.() === 0;
 const rootTest = isRoot ? test.serial : test.serial.skip;

@@ -2,11 +2,11 @@ import { open } from "node:fs/promises";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import test from "ava";
-import { inspectAhead, openStore, type InspectionAhead } from "../../src/store/store.ts";
+import { inspectAhead, type InspectionAhead } from "../../src/store/store.ts";
+import { programs } from "../support/programs.ts";
 import { falsifyIndex, recordsOf } from "./support/falsify-index.ts";
-import { keys, put, temporaryDir } from "./support/temporary-store.ts";
+import { keys, openStore, put, temporaryDir } from "./support/temporary-store.ts";
 
-const workerUrl = new URL("../../src/store/worker.ts", import.meta.url);
 const text = "x".repeat(1_000);
 
 /** A closed store, with so many rows of a kilobyte and a snapshot of them. */
@@ -32,7 +32,7 @@ function soundly(isSound: boolean | undefined): InspectionAhead {
 
 test("a large database is read before it is opened, and what was found there counts", async (t) => {
   await using dir = await closedStore(10_000);
-  const ahead = await inspectAhead(dir.path, workerUrl);
+  const ahead = await inspectAhead(dir.path, programs.storeWorker);
   t.true(await ahead?.isSound);
   {
     await using store = await openStore({ dir: dir.path, ahead });
@@ -41,7 +41,7 @@ test("a large database is read before it is opened, and what was found there cou
   const database = await open(join(dir.path, "svc.db"), "r+");
   await database.write(Buffer.alloc(4_096, 0xff), 0, 4_096, 4_096 * 1_000);
   await database.close();
-  const damaged = await inspectAhead(dir.path, workerUrl);
+  const damaged = await inspectAhead(dir.path, programs.storeWorker);
   t.false(await damaged?.isSound);
   await using store = await openStore({ dir: dir.path, ahead: damaged });
   t.truthy(store.restoration);
@@ -52,7 +52,7 @@ for (const isAhead of [true, false]) {
   test(`an index of the audit trail that says something else than its records is made again, ${isAhead ? "ahead" : "when the store is opened"}`, async (t) => {
     await using dir = await closedStore(10_000);
     await falsifyIndex(dir.path, "audit_by_target", "second", "sXcond");
-    const ahead = isAhead ? await inspectAhead(dir.path, workerUrl) : undefined;
+    const ahead = isAhead ? await inspectAhead(dir.path, programs.storeWorker) : undefined;
     t.is(await ahead?.isSound, isAhead ? true : undefined);
     const warnings: { problem?: unknown }[] = [];
     const log = { warn: (details: object) => warnings.push(details) };
@@ -69,7 +69,7 @@ for (const isAhead of [true, false]) {
 test("an index of any other table is damage of the database, which is restored", async (t) => {
   await using dir = await closedStore(10_000);
   await falsifyIndex(dir.path, "sqlite_autoindex_apps_1", "alpha", "aXpha");
-  const ahead = await inspectAhead(dir.path, workerUrl);
+  const ahead = await inspectAhead(dir.path, programs.storeWorker);
   t.false(await ahead?.isSound);
   t.is(await ahead?.index, undefined);
   await using store = await openStore({ dir: dir.path, ahead });
@@ -148,6 +148,6 @@ test("what is restored because it cannot even be opened is written to, whatever 
 
 test("nothing is begun for a small database, or where the store is not safe", async (t) => {
   await using small = await closedStore(10);
-  t.is(await inspectAhead(small.path, workerUrl), undefined);
-  t.is(await inspectAhead("/proc/self/nothing", workerUrl), undefined);
+  t.is(await inspectAhead(small.path, programs.storeWorker), undefined);
+  t.is(await inspectAhead("/proc/self/nothing", programs.storeWorker), undefined);
 });

@@ -3,9 +3,8 @@ import { DatabaseSync } from "node:sqlite";
 import test from "ava";
 import { SvcError } from "../../src/errors.ts";
 import { migrations } from "../../src/store/migrations.ts";
-import { openStore } from "../../src/store/store.ts";
 import { startFixture } from "./support/processes.ts";
-import { keys, put, temporaryDir, until } from "./support/temporary-store.ts";
+import { keys, openStore, put, temporaryDir, until } from "./support/temporary-store.ts";
 
 const next = [
   ...migrations,

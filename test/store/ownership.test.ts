@@ -2,8 +2,7 @@ import { chmod, chown, link, lstat, mkdir, readFile, readdir, symlink, writeFile
 import { join } from "node:path";
 import test from "ava";
 import { SvcError } from "../../src/errors.ts";
-import { openStore } from "../../src/store/store.ts";
-import { put, temporaryDir } from "./support/temporary-store.ts";
+import { openStore, put, temporaryDir } from "./support/temporary-store.ts";
 
 // AVA gives each test file a process of its own, so this reaches no other test.
 process.umask(0);

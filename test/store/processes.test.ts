@@ -2,9 +2,8 @@ import { randomInt } from "node:crypto";
 import { monitorEventLoopDelay } from "node:perf_hooks";
 import { setTimeout as sleep } from "node:timers/promises";
 import test from "ava";
-import { openStore } from "../../src/store/store.ts";
 import { startFixture } from "./support/processes.ts";
-import { keys, put, temporaryDir, temporaryStore, until } from "./support/temporary-store.ts";
+import { keys, openStore, put, temporaryDir, temporaryStore, until } from "./support/temporary-store.ts";
 
 /** With SVC_LONG=1 more. */
 const kills = process.env["SVC_LONG"] === undefined ? 20 : 200;

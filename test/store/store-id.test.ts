@@ -2,8 +2,7 @@ import { cp, rename } from "node:fs/promises";
 import { join } from "node:path";
 import test from "ava";
 import { storeIdOf } from "../../src/store/store-id.ts";
-import { openStore } from "../../src/store/store.ts";
-import { temporaryDir } from "./support/temporary-store.ts";
+import { openStore, temporaryDir } from "./support/temporary-store.ts";
 
 async function idIn(dir: string): Promise<string> {
   await using store = await openStore({ dir });

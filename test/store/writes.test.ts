@@ -3,9 +3,9 @@ import { fileURLToPath, pathToFileURL } from "node:url";
 import test from "ava";
 import { build } from "esbuild";
 import { SvcError } from "../../src/errors.ts";
-import { openStore, StoreConflict } from "../../src/store/store.ts";
+import { StoreConflict } from "../../src/store/store.ts";
 import { startFixture } from "./support/processes.ts";
-import { keys, put, temporaryDir, temporaryStore, until } from "./support/temporary-store.ts";
+import { keys, openStore, put, temporaryDir, temporaryStore, until } from "./support/temporary-store.ts";
 
 test("a write is read back at once, and after opening the store again", async (t) => {
   await using dir = await temporaryDir();

@@ -1,6 +1,6 @@
 /** A process that appends records to an audit trail, and prints how many are durable. Arguments: store directory, how many (0: until killed). */
 import { AuditTrail } from "../../../src/audit/audit-trail.ts";
-import { openStore } from "../../../src/store/store.ts";
+import { openStore } from "../../store/support/temporary-store.ts";
 import { auditedCall } from "./calls.ts";
 
 const [dir = "", count = "0"] = process.argv.slice(2);

@@ -4,7 +4,7 @@ import { PassThrough, Writable } from "node:stream";
 import { runCli, type CliDependencies } from "../../../src/cli/cli.ts";
 import { runFirstStage } from "../../../src/cli/first-stage.ts";
 import type { CliHost } from "../../../src/cli/host.ts";
-import { sourcePrograms } from "../../../src/daemon/programs.ts";
+import { programs } from "../../support/programs.ts";
 
 export interface SvcRun {
   readonly exitCode: number;
@@ -82,7 +82,7 @@ async function runStage(
         command: ["/usr/bin/svc"],
         unitsDir: "/nonexistent",
         docsDir: join(import.meta.dirname, "../../../docs"),
-        settingsThread: () => Promise.resolve(sourcePrograms().settingsThread),
+        settingsThread: () => Promise.resolve(programs.settingsThread),
       },
       sockets: { checkoutDir: undefined, system: "/nonexistent/system", user: "/nonexistent/user" },
       stores: { system: "/nonexistent/system", user: "/nonexistent/user" },

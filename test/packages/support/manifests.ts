@@ -3,8 +3,11 @@ import { createManifestParser, type ManifestParser } from "../../../src/packages
 import { createManifestReader } from "../../../src/packages/manifest-reader.ts";
 import { createSettingsValidator } from "../../../src/packages/settings-validator.ts";
 import type { Manifest } from "../../../src/packages/manifest.ts";
+import { programs } from "../../support/programs.ts";
 
-export function createTestParser(settings = createSettingsValidator()): ManifestParser {
+export function createTestParser(
+  settings = createSettingsValidator({ threadUrl: programs.settingsThread }),
+): ManifestParser {
   return createManifestParser(createManifestReader(), settings);
 }
 

@@ -11,6 +11,7 @@ import type { InstalledPackage, PackageResolver } from "../../../src/packages/pa
 import type { ResolvedPackage } from "../../../src/packages/resolved-package.ts";
 import type { SourceConfig } from "../../../src/packages/source-config.ts";
 import { YamlThread } from "../../../src/packages/yaml-thread.ts";
+import { programs } from "../../support/programs.ts";
 import { createTestParser } from "./manifests.ts";
 
 interface ResolverOptions extends Partial<Omit<CreatePackageResolverOptions, "sources">> {
@@ -46,7 +47,7 @@ export class World implements AsyncDisposable {
       sources: () => sources,
       identities: this.identities,
       manifests: createTestParser(),
-      yaml: new YamlThread(),
+      yaml: new YamlThread({ threadUrl: programs.settingsThread }),
       cacheDir: this.path("cache"),
       now: Date.now,
       log: { warn: () => undefined },

@@ -18,6 +18,7 @@ import type { RunnableApp } from "../../../src/runtimes/runtime.ts";
 import type { JsonObject } from "../../../src/lib/json.ts";
 import { parseManifest } from "../../packages/support/manifests.ts";
 import type { TestEngine } from "../../support/docker.ts";
+import { programs } from "../../support/programs.ts";
 
 export const nobody = 65534;
 
@@ -74,7 +75,7 @@ export class DockerFixture implements AsyncDisposable {
     resources.use(forbidEngineRestarts(options));
     this.runtime = resources.use(new DockerRuntime(options));
     const disk = new DiskMeter(client);
-    const yaml = resources.use(new YamlThread());
+    const yaml = resources.use(new YamlThread({ threadUrl: programs.settingsThread }));
     this.compose = resources.use(
       new ComposeRuntime({ ...options, disk, yaml, composeDir: join(store, "compose") }),
     );

@@ -5,8 +5,7 @@ import { loadLibc } from "../../../src/lib/libc.ts";
 import { JobRegistry } from "../../../src/scheduler/jobs/job-registry.ts";
 import { documentOf, writeJobs } from "../../../src/scheduler/jobs/job-row.ts";
 import { revisionText, type JobKey } from "../../../src/scheduler/jobs/job.ts";
-import { openStore } from "../../../src/store/store.ts";
-import { until } from "../../store/support/temporary-store.ts";
+import { openStore, until } from "../../store/support/temporary-store.ts";
 import { openWorld, putJob, removeJob, spec, type World } from "../support/world.ts";
 import { parseTrigger } from "../support/parse-trigger.ts";
 

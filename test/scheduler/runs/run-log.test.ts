@@ -5,8 +5,7 @@ import type { JobKey } from "../../../src/scheduler/jobs/job.ts";
 import type { Run, RunOutcome } from "../../../src/scheduler/runs/run.ts";
 import { readSummaries } from "../../../src/scheduler/runs/run-summaries.ts";
 import { migrations } from "../../../src/store/migrations.ts";
-import { openStore } from "../../../src/store/store.ts";
-import { temporaryDir, until } from "../../store/support/temporary-store.ts";
+import { openStore, temporaryDir, until } from "../../store/support/temporary-store.ts";
 import {
   deadExecutor,
   runningRuns,

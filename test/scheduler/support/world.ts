@@ -10,8 +10,8 @@ import { FairTurns } from "../../../src/lib/fair-turns.ts";
 import { Schedules } from "../../../src/scheduler/schedules.ts";
 import { Zones } from "../../../src/scheduler/trigger/zone.ts";
 import { currentExecutor, type Executor } from "../../../src/store/executors.ts";
-import { openStore, type Store } from "../../../src/store/store.ts";
-import { temporaryDir } from "../../store/support/temporary-store.ts";
+import type { Store } from "../../../src/store/store.ts";
+import { openStore, temporaryDir } from "../../store/support/temporary-store.ts";
 import { parseTrigger } from "./parse-trigger.ts";
 
 export interface World extends AsyncDisposable {

@@ -2,8 +2,7 @@
  * A process that writes rows `<prefix><n>`, two per write so that half a write would show, and prints each number as
  * it is acknowledged. Arguments: store directory, prefix, how many (0: until killed).
  */
-import { openStore } from "../../../src/store/store.ts";
-import { put } from "./temporary-store.ts";
+import { openStore, put } from "./temporary-store.ts";
 
 const [dir = "", prefix = "", count = "0"] = process.argv.slice(2);
 await using store = await openStore({ dir });

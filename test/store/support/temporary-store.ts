@@ -1,7 +1,13 @@
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { openStore, type Store, type StoreOptions } from "../../../src/store/store.ts";
+import { openStore as open, type Store, type StoreOptions } from "../../../src/store/store.ts";
+import { programs } from "../../support/programs.ts";
+
+/** With the threads of the program under test. */
+export function openStore(options: StoreOptions): Promise<Store> {
+  return open({ workerUrl: programs.storeWorker, ...options });
+}
 
 /** A directory of its own, removed with what is in it. */
 export async function temporaryDir(): Promise<AsyncDisposable & { path: string }> {

@@ -2,7 +2,8 @@
 import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { openStore, type Store } from "../../../src/store/store.ts";
+import type { Store } from "../../../src/store/store.ts";
+import { openStore } from "../../store/support/temporary-store.ts";
 import { TokenAuthority } from "../../../src/tokens/token-authority.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
 
