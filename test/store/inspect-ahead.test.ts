@@ -1,4 +1,4 @@
-import { open } from "node:fs/promises";
+import { cp, open } from "node:fs/promises";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import test from "ava";
@@ -9,8 +9,18 @@ import { keys, openStore, put, temporaryDir } from "./support/temporary-store.ts
 
 const text = "x".repeat(1_000);
 
-/** A closed store, with so many rows of a kilobyte and a snapshot of them. */
-async function closedStore(rows: number): Promise<AsyncDisposable & { path: string }> {
+let master: ReturnType<typeof makeStore> | undefined;
+/** A closed store with 10,000 rows of a kilobyte and a snapshot of them: a copy of the one that is made for all tests. */
+async function closedStore(): ReturnType<typeof makeStore> {
+  const { path } = await (master ??= makeStore(10_000));
+  const dir = await temporaryDir();
+  await cp(path, dir.path, { recursive: true });
+  return dir;
+}
+
+test.after.always(async () => (await master)?.[Symbol.asyncDispose]());
+
+async function makeStore(rows: number): Promise<AsyncDisposable & { path: string }> {
   const dir = await temporaryDir();
   await using store = await openStore({ dir: dir.path });
   const columns = [
@@ -31,7 +41,7 @@ function soundly(isSound: boolean | undefined): InspectionAhead {
 }
 
 test("a large database is read before it is opened, and what was found there counts", async (t) => {
-  await using dir = await closedStore(10_000);
+  await using dir = await closedStore();
   const ahead = await inspectAhead(dir.path, programs.storeWorker);
   t.true(await ahead?.isSound);
   {
@@ -50,7 +60,7 @@ test("a large database is read before it is opened, and what was found there cou
 
 for (const isAhead of [true, false]) {
   test(`an index of the audit trail that says something else than its records is made again, ${isAhead ? "ahead" : "when the store is opened"}`, async (t) => {
-    await using dir = await closedStore(10_000);
+    await using dir = await closedStore();
     await falsifyIndex(dir.path, "audit_by_target", "second", "sXcond");
     const ahead = isAhead ? await inspectAhead(dir.path, programs.storeWorker) : undefined;
     t.is(await ahead?.isSound, isAhead ? true : undefined);
@@ -67,7 +77,7 @@ for (const isAhead of [true, false]) {
 }
 
 test("an index of any other table is damage of the database, which is restored", async (t) => {
-  await using dir = await closedStore(10_000);
+  await using dir = await closedStore();
   await falsifyIndex(dir.path, "sqlite_autoindex_apps_1", "alpha", "aXpha");
   const ahead = await inspectAhead(dir.path, programs.storeWorker);
   t.false(await ahead?.isSound);
@@ -77,7 +87,7 @@ test("an index of any other table is damage of the database, which is restored",
 });
 
 test("an index that cannot be made again is said, and keeps nobody from writing", async (t) => {
-  await using dir = await closedStore(10_000);
+  await using dir = await closedStore();
   const why = new Error("the disk is full");
   const ahead = { isSound: Promise.resolve(true), index: Promise.reject(why) };
   const warnings: object[] = [];
@@ -89,7 +99,7 @@ test("an index that cannot be made again is said, and keeps nobody from writing"
 });
 
 test("what was read ahead spares the reading", async (t) => {
-  await using dir = await closedStore(10_000);
+  await using dir = await closedStore();
   const database = await open(join(dir.path, "svc.db"), "r+");
   await database.write(Buffer.alloc(4_096, 0xff), 0, 4_096, 4_096 * 1_000);
   await database.close();
@@ -98,7 +108,7 @@ test("what was read ahead spares the reading", async (t) => {
 });
 
 test("who opens a store that is still being read writes nothing before it is known to be sound", async (t) => {
-  await using dir = await closedStore(10_000);
+  await using dir = await closedStore();
   const verdict = Promise.withResolvers<boolean>();
   const index = Promise.withResolvers<undefined>();
   const ahead = { isSound: verdict.promise, index: index.promise };
@@ -125,7 +135,7 @@ test("who opens a store that is still being read writes nothing before it is kno
 });
 
 test("nothing is written to a store of which it shows that it is damaged", async (t) => {
-  await using dir = await closedStore(10_000);
+  await using dir = await closedStore();
   for (const isSound of [false, undefined]) {
     const ahead = soundly(isSound);
     await using store = await openStore({ dir: dir.path, ahead, trustsMeanwhile: true });
@@ -135,7 +145,7 @@ test("nothing is written to a store of which it shows that it is damaged", async
 });
 
 test("what is restored because it cannot even be opened is written to, whatever was read ahead", async (t) => {
-  await using dir = await closedStore(10_000);
+  await using dir = await closedStore();
   const database = await open(join(dir.path, "svc.db"), "r+");
   await database.write(Buffer.alloc(4_096, 0xff), 0, 4_096, 0);
   await database.close();
@@ -147,7 +157,7 @@ test("what is restored because it cannot even be opened is written to, whatever 
 });
 
 test("nothing is begun for a small database, or where the store is not safe", async (t) => {
-  await using small = await closedStore(10);
+  await using small = await makeStore(10);
   t.is(await inspectAhead(small.path, programs.storeWorker), undefined);
   t.is(await inspectAhead("/proc/self/nothing", programs.storeWorker), undefined);
 });
