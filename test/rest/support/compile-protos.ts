@@ -5,6 +5,7 @@ import { cp, mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { promisify } from "node:util";
+import { fixtureEnvironment } from "../../support/fixture-environment.ts";
 
 const root = join(import.meta.dirname, "../../..");
 const available = {
@@ -32,7 +33,9 @@ export async function createProtoModule(files: Readonly<Record<string, string>>)
 /** Runs buf in `directory`. */
 export async function runBuf(directory: string, args: readonly string[]): Promise<Buffer> {
   const buf = join(root, "node_modules/.bin/buf");
-  const options = { cwd: directory, encoding: "buffer", maxBuffer: 64 * 1024 * 1024 } as const;
+  const bounds = { encoding: "buffer", maxBuffer: 64 * 1024 * 1024 } as const;
+  // Generators are programs of the sources.
+  const options = { cwd: directory, env: fixtureEnvironment, ...bounds };
   return (await promisify(execFile)(buf, args, options)).stdout;
 }
 
