@@ -27,33 +27,39 @@ export interface ExecutableOptions {
 export async function makeSingleExecutable({ root, bundle, outFile }: ExecutableOptions): Promise<void> {
   const work = await mkdtemp(join(tmpdir(), "svc-executable-"));
   try {
-    await writeFile(join(work, loader.file), loader.code, { mode: 0o644 });
-    const sources = new Map([[loader.file, join(work, loader.file)]]);
-    const entries = await readdir(bundle, { recursive: true, withFileTypes: true });
-    for (const entry of entries.filter((each) => each.isFile())) {
-      const path = join(entry.parentPath, entry.name);
-      sources.set(relative(bundle, path), path);
-    }
-    sources.set(thirdPartyFiles.licenses, await writeLicenses(root, bundle, work));
-    sources.set(thirdPartyFiles.bom, await writeBill(bundle, work));
-    const assets = Object.fromEntries(sources);
-    await bundleStart(
-      root,
-      join(work, mainFile),
-      await Promise.all(Object.entries(assets).map(readFileEntry)),
-    );
-    // What is made has the path in it as it is written here.
-    const config = { main: mainFile, output: "blob", disableExperimentalSEAWarning: true, assets };
-    await writeFile(join(work, "config.json"), JSON.stringify(config));
-    await run(process.execPath, ["--experimental-sea-config", "config.json"], { cwd: work });
+    const blob = await makeBlob(root, bundle, work);
     await copyFile(process.execPath, outFile);
     await chmod(outFile, 0o755);
     const postject = join(root, "node_modules/postject/dist/cli.js");
-    const resource = ["NODE_SEA_BLOB", join(work, config.output), "--sentinel-fuse", fuse];
+    const resource = ["NODE_SEA_BLOB", blob, "--sentinel-fuse", fuse];
     await run(process.execPath, [postject, outFile, ...resource]);
   } finally {
     await rm(work, { recursive: true, force: true });
   }
+}
+
+/**
+ * What is put into a Node: all of it that is svc's.
+ *
+ * @param work directory for what it is made of. Resolves with the file, which is there, too
+ */
+export async function makeBlob(root: string, bundle: string, work: string): Promise<string> {
+  await writeFile(join(work, loader.file), loader.code, { mode: 0o644 });
+  const sources = new Map([[loader.file, join(work, loader.file)]]);
+  const entries = await readdir(bundle, { recursive: true, withFileTypes: true });
+  for (const entry of entries.filter((each) => each.isFile())) {
+    const path = join(entry.parentPath, entry.name);
+    sources.set(relative(bundle, path), path);
+  }
+  sources.set(thirdPartyFiles.licenses, await writeLicenses(root, bundle, work));
+  sources.set(thirdPartyFiles.bom, await writeBill(bundle, work));
+  const assets = Object.fromEntries(sources);
+  await bundleStart(root, join(work, mainFile), await Promise.all(Object.entries(assets).map(readFileEntry)));
+  // What is made has the path in it as it is written here.
+  const config = { main: mainFile, output: "blob", disableExperimentalSEAWarning: true, assets };
+  await writeFile(join(work, "config.json"), JSON.stringify(config));
+  await run(process.execPath, ["--experimental-sea-config", "config.json"], { cwd: work });
+  return join(work, config.output);
 }
 
 /** Those of the bundle and of Node, which is in the file, too. Resolves with the path. */

@@ -21,9 +21,9 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
+import test from "ava";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
 import packageJson from "../../package.json" with { type: "json" };
-import { makeSingleExecutable } from "../../src/build/single-executable.ts";
 import { ask, askWhile } from "../support/ask-often.ts";
 import { eventually } from "../support/eventually.ts";
 import { writeFiles, writePackage } from "../support/packages.ts";
@@ -67,18 +67,31 @@ async function packNext(deb: string, tree: string): Promise<string> {
   return pack(tree);
 }
 
+let made: Promise<string> | undefined;
+/** What people install, made once for all tests that do. Resolves with the directory. */
+function packages(): Promise<string> {
+  return (made ??= makePackages());
+}
+
+async function makePackages(): Promise<string> {
+  const dir = await mkdtemp(join(tmpdir(), "svc-packages-"));
+  await run(process.execPath, ["src/build/packages.ts", dir], { cwd: root, env: fastPacking });
+  return dir;
+}
+
+test.after.always(async () => {
+  if (made !== undefined) await rm(await made, { recursive: true, force: true });
+});
+
 debianTest(`the package on a clean Debian, from its installation to its purge${needsDebian}`, async (t) => {
   t.timeout(15 * 60_000);
   const dir = await mkdtemp(join(tmpdir(), "svc-debian-"));
   t.teardown(() => rm(dir, { recursive: true, force: true }));
-  await run(process.execPath, ["src/build/packages.ts", join(dir, "out")], {
-    cwd: root,
-    env: fastPacking,
-  });
-  const name = (await readdir(join(dir, "out"))).find((file) => file.endsWith(".deb")) ?? "";
-  const packages = {
-    "svc.deb": join(dir, "out", name),
-    "next.deb": await packNext(join(dir, "out", name), join(dir, "next")),
+  const out = await packages();
+  const deb = join(out, (await readdir(out)).find((file) => file.endsWith(".deb")) ?? "");
+  const files = {
+    "svc.deb": deb,
+    "next.deb": await packNext(deb, join(dir, "next")),
     "node.deb": await packNode(join(dir, "node")),
   };
 
@@ -86,7 +99,7 @@ debianTest(`the package on a clean Debian, from its installation to its purge${n
   await machine.boot();
   const dpkg = (...args: string[]): Promise<string> =>
     machine.run("env", "DEBIAN_FRONTEND=noninteractive", "dpkg", ...args);
-  for (const [file, path] of Object.entries(packages)) await copyFile(path, machine.path(`/root/${file}`));
+  for (const [file, path] of Object.entries(files)) await copyFile(path, machine.path(`/root/${file}`));
   await writePackage(machine.path("/root/kept"), 8080, { id: "kept" });
   const property = async (what: string, unit = "svc.service"): Promise<string> =>
     (await machine.systemctl("show", "--value", `--property=${what}`, unit)).trim();
@@ -231,13 +244,10 @@ debianTest(
   `the single executable on a clean Debian without Node: the tour, a restart, and files that are spoiled${needsDebian}`,
   async (t) => {
     t.timeout(15 * 60_000);
-    const dir = await mkdtemp(join(tmpdir(), "svc-executable-"));
-    t.teardown(() => rm(dir, { recursive: true, force: true }));
-    await run(process.execPath, ["src/build/bundle.ts", join(dir, "bundle")], { cwd: root });
-    await makeSingleExecutable({ root, bundle: join(dir, "bundle"), outFile: join(dir, "svc") });
+    const executable = `svc-${version}-${process.platform}-${process.arch}`;
     await using machine = await SystemdMachine.withRoot(debian);
     await machine.boot();
-    await copyFile(join(dir, "svc"), machine.path("/usr/local/bin/svc"));
+    await copyFile(join(await packages(), executable), machine.path("/usr/local/bin/svc"));
     await t.throwsAsync(machine.run("node", "--version"));
 
     const svc = (...args: string[]): Promise<string> => machine.run("svc", ...args);
