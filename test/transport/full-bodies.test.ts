@@ -43,6 +43,13 @@ const jobs: JsonValue = {
   })),
 };
 
+/** Made once, as each takes a while. */
+const messages = {
+  honest: fromJson(InstallAppRequestSchema, honest),
+  full: fromJson(InstallAppRequestSchema, full),
+  jobs: fromJson(ReplaceManagedSchedulesRequestSchema, { ...jobs, managed_by: "platform" }),
+};
+
 /** The door of peers who are this user, and the number of jobs or settings in each message that came through. */
 async function openDoorOf(uid: number): Promise<Door & { readonly seen: number[] }> {
   const seen: number[] = [];
@@ -103,10 +110,10 @@ for (const [form, open] of transports) {
   test(`${form}: a thousand settings come through, 100,000 empty lists do not`, async (t) => {
     await using door = await openDoorOf(user);
     const { installApp } = createClient(AppService, open(door));
-    await installApp(fromJson(InstallAppRequestSchema, honest));
+    await installApp(messages.honest);
     t.deepEqual(door.seen, [1_000]);
 
-    const lists = installApp(fromJson(InstallAppRequestSchema, full));
+    const lists = installApp(messages.full);
     const error = svcErrorOf(await t.throwsAsync(lists, { instanceOf: ConnectError }));
     t.deepEqual([error.code, error.reason], ["resource_exhausted", "body_too_large"]);
     t.regex(error.message, /65536/);
@@ -116,9 +123,7 @@ for (const [form, open] of transports) {
   test(`${form}: root pushes 10,000 jobs at once`, async (t) => {
     await using door = await openDoorOf(0);
     const { replaceManagedSchedules } = createClient(ScheduleService, open(door));
-    await replaceManagedSchedules(
-      fromJson(ReplaceManagedSchedulesRequestSchema, { ...jobs, managed_by: "platform" }),
-    );
+    await replaceManagedSchedules(messages.jobs);
     t.deepEqual(door.seen, [10_000]);
   });
 }
