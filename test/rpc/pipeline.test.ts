@@ -74,6 +74,20 @@ for (const [name, caller, level, reason] of levels) {
   });
 }
 
+test("a refusal says in words what was asked for", (t) => {
+  const { pipeline } = open();
+  const refusal = (method: Parameters<Pipeline["gate"]>[0], caller: UserContext) =>
+    t.throws(() => pipeline.gate(method, caller)).message;
+  t.is(
+    refusal(ProcessService.method.signalProcess, user),
+    "sending a signal to a process is for root: use sudo, or a token",
+  );
+  t.is(
+    refusal(TokenService.method.issueAccessToken, access),
+    "issuing a token takes the primary token, not one that was issued",
+  );
+});
+
 test("access is asked without the gate, too", async (t) => {
   const { pipeline, audits } = open({ process: { signalProcess: () => t.fail() } });
   const client = createClient(ProcessService, transport(pipeline, user));
