@@ -107,8 +107,13 @@ const cases: CommandCase[] = [
   { args: ["add", "hourly", "node_reboot", "--id", "echo", "--replace"], stdout: /^Added echo/ },
   {
     args: ["add", "hourly", "node_reboot", "--id", "forbidden"],
-    exitCode: 4,
-    stderr: /shell needs root; name one of your apps with --app ID \(see: svc ls\), or run it with sudo\n$/,
+    exitCode: 2,
+    stderr: /node_reboot is for root's jobs; run it with sudo\n$/,
+  },
+  {
+    args: ["add", "hourly", "node_reboot", "--id", "appless"],
+    exitCode: 2,
+    stderr: /is required; name one of your apps with --app ID \(see: svc ls\), or run it with sudo\n$/,
   },
   { args: ["edit", "echo", "--trigger", "hourly"], stdout: /^Changed echo\. Next run/ },
   { args: ["edit", "echo"], exitCode: 2, stderr: /say what to change/ },
@@ -174,7 +179,7 @@ for (const expected of cases) {
 }
 
 test("root is not told of apps of its own", async (t) => {
-  const { stderr } = await svc(["add", "hourly", "node_reboot", "--id", "forbidden"], schedules(), {
+  const { stderr } = await svc(["add", "hourly", "node_reboot", "--id", "appless"], schedules(), {
     host: { uid: 0 },
   });
   t.notRegex(stderr, /--app/);

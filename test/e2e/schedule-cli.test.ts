@@ -464,10 +464,17 @@ rootTest(
   async (t) => {
     const daemon = await emptyDaemon();
     const nobody = (...args: string[]) => start(args, { socketPath: daemon.socketPath, uid: 65534 }).ended;
-    for (const args of [["shell", "--command", "true"], ["node_reboot"]]) {
+    for (const [args, advice] of [
+      [
+        ["shell", "--command", "true"],
+        /; name one of your apps with --app ID \(see: svc ls\), or run it with sudo\n$/,
+      ],
+      // No app makes that a user's.
+      [["node_reboot"], /backup_verify, shell; run it with sudo\n$/],
+    ] as const) {
       const refused = await nobody("add", "hourly", ...args);
       t.is(refused.code, 2);
-      t.regex(refused.err, /name one of your apps with --app ID \(see: svc ls\), or run it with sudo\n$/);
+      t.regex(refused.err, advice);
     }
     const dir = join(daemon.dir, "package");
     await writePackage(dir, await freePort());

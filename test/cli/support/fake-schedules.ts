@@ -91,7 +91,8 @@ export function fakeSchedules(
     upsertSchedule: (request) => {
       const { id, trigger, owner = 1000, managedBy } = request;
       if (trigger.includes("61")) throw invalidField("trigger", 'minute "61" must be 0 to 59');
-      if (id === "forbidden") throw new SvcError("root_required", "shell needs root");
+      if (id === "forbidden") throw invalidField("action.type", "node_reboot is for root's jobs");
+      if (id === "appless") throw invalidField("action.app", "is required");
       meanwhile.shift()?.(jobs);
       const at = jobs.findIndex((job) => job.id === id && job.owner === owner);
       if (at !== -1 && request.createOnly) {

@@ -1,22 +1,15 @@
 /** What to do next when a command about jobs fails. */
-import type { ReasonPayloads, SvcError } from "../../../errors.ts";
+import type { ReasonPayloads } from "../../../errors.ts";
 import type { Advice } from "../../advice.ts";
 
-export const adviceOnJobs: Advice = (error, { host }) => {
-  switch (error.reason) {
-    case "root_required":
-      return host.uid === 0 ? undefined : ownAppsOnly;
-    case "invalid_request":
-      return host.uid !== 0 && concernsAction(error) ? ownAppsOnly : undefined;
-    default:
-      return undefined;
-  }
-};
-
-const ownAppsOnly = "name one of your apps with --app ID (see: svc ls), or run it with sudo";
-
-/** The daemon wants another action, or an app, as it does of a user's jobs. */
-function concernsAction({ payload }: SvcError): boolean {
+export const adviceOnJobs: Advice = ({ reason, payload }, { host }) => {
+  if (reason !== "invalid_request" || host.uid === 0) return undefined;
   const { violations = [] } = (payload ?? {}) as Partial<ReasonPayloads["invalid_request"]>;
-  return violations.some(({ field }) => /(^|\.)action\.(app|type)$/.test(field ?? ""));
-}
+  const isAbout = (what: string): boolean =>
+    violations.some(({ field = "" }) => field === `action.${what}` || field.endsWith(`.action.${what}`));
+  // What a user's job may not do at all, it may not do to an app either.
+  if (isAbout("type")) return "run it with sudo";
+  return isAbout("app")
+    ? "name one of your apps with --app ID (see: svc ls), or run it with sudo"
+    : undefined;
+};
