@@ -465,3 +465,11 @@ test("the process itself ends with 130 at a signal", async (t) => {
   child.kill("SIGINT");
   t.deepEqual(await once(child, "exit"), [130, null]);
 });
+
+test("what runs and is not counted is not said to be stopped", async (t) => {
+  await using daemon = await startFakeDaemon([appOf({ id: "uncounted", state: "RUNNING" })]);
+  for (const ids of [[], ["uncounted"]]) {
+    const { exitCode, stderr } = await runSvc(["stats", ...ids, "--socket", daemon.socketPath]);
+    t.deepEqual([exitCode, stderr], [0, "What runs is not counted here. What this host lacks: svc doctor\n"]);
+  }
+});

@@ -4,6 +4,7 @@ import type { CommandContext } from "../context.ts";
 import { ReportedError } from "../failure.ts";
 import { parseCount } from "../option-values.ts";
 import type { RunCommand } from "../run-command.ts";
+import { pagesOf } from "../pages.ts";
 import { LiveTable } from "../render/live-table.ts";
 import { formatBothWays, formatMeasured, formatPercent } from "../render/units.ts";
 import { calls, type AppStats } from "../transport/calls.ts";
@@ -41,10 +42,19 @@ async function showStats(
   if (ids.length === 0 || failures.length < ids.length) {
     if (context.json) await context.printJson(answer);
     else if (answer.stats.length > 0) await context.print(statsTable(context, answer.stats));
-    else context.note(ids.length === 0 ? "No app runs." : "None of these apps runs.");
+    else context.note(await whyNone(context, ids));
   }
   const exitCodes = failures.map(({ id, error }) => context.report(error, id));
   if (exitCodes[0] !== undefined) throw new ReportedError(exitCodes[0]);
+}
+
+async function whyNone(context: CommandContext, ids: readonly string[]): Promise<string> {
+  for await (const { apps } of pagesOf(context, calls.listApps, {})) {
+    const runs = apps.some(({ id, state }) => state === "RUNNING" && (ids.length === 0 || ids.includes(id)));
+    // A kernel without the controllers of cgroups counts nothing of containers.
+    if (runs) return "What runs is not counted here. What this host lacks: svc doctor";
+  }
+  return ids.length === 0 ? "No app runs." : "None of these apps runs.";
 }
 
 /** Why apps are not among the sampled ones; nothing where one only does not run. */

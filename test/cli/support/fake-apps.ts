@@ -164,7 +164,10 @@ export function fakeApps(
     }),
     getAppStats: ({ ids }) => ({
       stats: apps
-        .filter(({ id, state }) => state === "RUNNING" && (ids.length === 0 || ids.includes(id)))
+        .filter(
+          ({ id, state }) =>
+            state === "RUNNING" && id !== "uncounted" && (ids.length === 0 || ids.includes(id)),
+        )
         .map(({ id }) => ({ id, cpuPercent: 12.34, memoryBytes: 1024n })),
     }),
     async *streamAppStats() {
