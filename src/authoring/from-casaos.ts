@@ -33,8 +33,10 @@ export async function fromCasaOs(files: PackageFiles, name: string): Promise<Der
   if (!/^x-casaos\s*:/m.test(text)) return undefined;
   const reading = readComposeFile(text);
   if ("problems" in reading) throw invalidFile(name, reading.problems);
-  const { document } = reading.file;
-  const id = textOf(document["name"]) || basename(files.root).toLowerCase();
+  // The project's name is svc's to give, and docker-compose 1.29 knows no `name`.
+  const { name: written = null, ...document } = reading.file.document;
+  const named = textOf(written);
+  const id = named || basename(files.root).toLowerCase();
   const { title = null, tagline = null, port_map: mainPort } = recordOf(document["x-casaos"]);
   const services = mapValues(recordOf(document["services"]), (service) =>
     serviceOf(mergedRecord(service), textOf(mainPort)),
@@ -51,7 +53,8 @@ export async function fromCasaOs(files: PackageFiles, name: string): Promise<Der
     ...(dotenv !== undefined && { ".env": dotenv }),
   });
   const derived = await fromCompose(planned, madeComposeFile);
-  return { ...derived, from: name, files: { [madeComposeFile]: made } };
+  const manifest = { ...(named !== "" && !named.includes("$") && { id: named }), ...derived.manifest };
+  return { ...derived, manifest, from: name, files: { [madeComposeFile]: made } };
 }
 
 function serviceOf(service: JsonObject, mainPort: string): JsonObject {

@@ -371,7 +371,11 @@ x-casaos:
   const made = files["svc.compose.yaml"] ?? "";
   for (const part of ["source: ./data/config", "- ./data:/data", "${PUID:-1000}"])
     t.true(made.includes(part), part);
-  t.notRegex(made, /container_name|AppID|Notizen/);
+  t.notRegex(
+    made,
+    /container_name|AppID|Notizen|^name:/m,
+    "an old docker-compose knows no name of the project",
+  );
 });
 
 for (const { form, file } of [

@@ -64,6 +64,29 @@ for (const isHung of [true, false]) {
   });
 }
 
+rootTest(`what an old compose says of a name is told with what to do${needsRoot}`, async (t) => {
+  await using place = await policyDirectory();
+  using yaml = new YamlThread();
+  await writeFile(join(place.dir, "repo/compose.yaml"), "name: shop\nservices: { web: { image: a } }\n");
+  const stderr =
+    "The Compose file './compose.yaml' is invalid because:\n'name' does not match any of the regexes: '^x-'\n";
+  const projects = new ComposeProjects({
+    identities: { as: () => place.identity() },
+    events: { verify: () => Promise.resolve() },
+    command: {
+      run: () => Promise.resolve({ exitCode: 1, stdout: "", stderr }),
+      isClassic: () => Promise.resolve(true),
+      fingerprint: () => Promise.resolve("1.29.2"),
+    },
+    ...{ yaml, images: { builtTag: () => "" }, engine: { socket: "/srv/docker.sock" } },
+    ...{ unprivilegedPortStart: 1024, usersAddress: "127.0.0.1", usersPidsLimit: 100 },
+    composeDir: join(place.dir, "../compose"),
+  } as unknown as ComposeProjectsOptions);
+  await t.throwsAsync(projects.resolve(projectIn(place)), {
+    message: /^compose\.yaml: this docker-compose is too old for "name" at the top: delete that line/,
+  });
+});
+
 rootTest(
   `compose is asked again whenever it may say something else, and only then${needsRoot}`,
   async (t) => {

@@ -288,7 +288,7 @@ export class ComposeProjects {
       ...{ cwd: directory, env },
       ...{ timeoutMs: configTimeoutMs, maxOutputBytes: maxConfigBytes, signal },
     });
-    if (exitCode !== 0) throw invalid(section.file, lastLines(stderr).join(" ") || "compose refuses it");
+    if (exitCode !== 0) throw invalid(section.file, refusalOf(lastLines(stderr).join(" ")));
     if (stdout.length <= maxKeptConfig) await this.#keepConfig(app.id, { key, text: stdout });
     return stdout;
   }
@@ -445,6 +445,13 @@ export function reasonOf(lines: readonly string[]): string {
     .findLast((words) => words !== undefined);
   const likely = telling.findLast((line) => /error|cannot|failed|denied|invalid/i.test(line));
   return said ?? likely ?? telling.at(-1) ?? "compose failed";
+}
+
+/** Docker-compose 1.29, which is Debian 12's, knows no `name`, and speaks of versions of the format then. */
+function refusalOf(said: string): string {
+  return said.includes("'name' does not match any of the regexes")
+    ? 'this docker-compose is too old for "name" at the top: delete that line (svc names the project), or install compose 2'
+    : said || "compose refuses it";
 }
 
 function lastLines(text: string): string[] {
