@@ -87,7 +87,7 @@ export class ConsoleDoor {
     const { socket } = connection;
     const requestId = this.#options.nextRequestId();
     try {
-      const { user, scope } = this.#admit(request, connection);
+      const { user, scope, service } = this.#admit(request, connection);
       const share = { kind: user.peerUid === 0 ? "root" : "known", name: shareName(user) } as const;
       if (connection.share.kind === "unknown" && !this.#options.places.identified(connection, share)) {
         socket.destroy();
@@ -95,7 +95,7 @@ export class ConsoleDoor {
       }
       const server = await (this.#server ??= loadServer());
       server.handleUpgrade(request, socket, head, (webSocket) => {
-        void this.#serve(webSocket, scope, userFrom(connection, user), requestId);
+        void this.#serve(webSocket, { ...scope, service }, userFrom(connection, user), requestId);
       });
     } catch (thrown) {
       this.#refuse(request, shownError(thrown, requestId), connection);
@@ -106,7 +106,7 @@ export class ConsoleDoor {
   #admit(
     request: IncomingMessage,
     { origin, share }: Connection,
-  ): { user: UserContext; scope: ConsoleScope } {
+  ): { user: UserContext; scope: ConsoleScope; service: string } {
     const { hosts, tokens, mayFail } = this.#options;
     checkForm(request);
     const problem = pathProblem(pathOf(request), { escapedSlash: "allow" });
@@ -117,7 +117,7 @@ export class ConsoleDoor {
     const query = new URLSearchParams((request.url ?? "").split("?", 2)[1]);
     const scope = { appId: appIdOf(request) ?? "", session: sessionOf(query.get("session")) };
     const user = tokens.consume(query.get("token") ?? offeredToken(request) ?? "", scope);
-    if (user !== undefined) return { user, scope };
+    if (user !== undefined) return { user, scope, service: query.get("service") ?? "" };
     if (!mayFail(share.name)) {
       throw new SvcError("too_many", "too many requests without a known token; wait a minute");
     }
@@ -129,13 +129,13 @@ export class ConsoleDoor {
 
   async #serve(
     webSocket: WebSocket,
-    { appId, session }: ConsoleScope,
+    opened: ConsoleScope & { readonly service: string },
     user: UserContext,
     requestId: string,
   ): Promise<void> {
     const { pipeline, log } = this.#options;
     const socket = new ConsoleSocket(webSocket);
-    const first = create(ConsoleInputSchema, { appId, session });
+    const first = create(ConsoleInputSchema, opened);
     try {
       const call = { user, requestId, protocolName: "websocket", signal: socket.gone };
       const output = pipeline.invokeBidiStream(AppService.method.attachConsole, socket.inputs(first), call);

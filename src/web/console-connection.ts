@@ -4,6 +4,13 @@ import type { Api } from "./api.ts";
 
 export type ConsoleSession = IssueConsoleTokenRequest["session"];
 
+/** What to open. */
+export interface ConsoleDoor {
+  readonly session: ConsoleSession;
+  /** Of a compose project with several. */
+  readonly service?: string | undefined;
+}
+
 /** What comes besides the terminal's bytes. */
 export type ConsoleSaid =
   | { readonly type: "opened"; readonly interactive: boolean }
@@ -21,13 +28,14 @@ export interface ConsoleHears {
 export async function connectConsole(
   api: Api,
   appId: string,
-  session: ConsoleSession,
+  { session, service }: ConsoleDoor,
   hears: ConsoleHears,
   signal: AbortSignal,
 ): Promise<WebSocket> {
   const { token } = await api.apps.issueConsoleToken({ appId, session }, { signal });
   signal.throwIfAborted();
-  const url = new URL(`/v1/apps/${encodeURIComponent(appId)}/console?session=${session}`, location.origin);
+  const url = new URL(`/v1/apps/${encodeURIComponent(appId)}/console`, location.origin);
+  url.search = new URLSearchParams({ session, ...(service !== undefined && { service }) }).toString();
   url.protocol = location.protocol === "https:" ? "wss:" : "ws:";
   const socket = new WebSocket(url, ["svc.console.v1", `svc.token.${token}`]);
   socket.binaryType = "arraybuffer";

@@ -49,7 +49,7 @@ export class LogLines {
       said: (said: ConsoleSaid) => this.#hear(said),
       closed: () => void (this.#end.value ??= texts.log.ended),
     };
-    await connectConsole(api, appId, "logs", hears, this.#over.signal);
+    await connectConsole(api, appId, { session: "logs" }, hears, this.#over.signal);
   }
 
   #hear(said: ConsoleSaid): void {

@@ -256,6 +256,7 @@ export const texts = {
   terminal: {
     open: (session: string) => (session === "shell" ? "Open a shell" : "Open its console"),
     title: (session: string) => (session === "shell" ? "Shell" : "Console"),
+    service: "Service",
     leave: "Ctrl+Shift+X leaves the terminal for the keyboard.",
     close: "Close the terminal",
     again: "Open it again",

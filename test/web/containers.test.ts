@@ -1,4 +1,8 @@
 /** Containers, images and volumes on the page, on a real engine (T 18, 44). */
+import { join } from "node:path";
+import { AppService } from "../../gen/svc/v1/app_pb.ts";
+import { composeTest, needsCompose } from "../runtimes/support/compose-test.ts";
+import { writeFiles } from "../support/packages.ts";
 import { isForEverybody } from "./support/for-everybody.ts";
 import { needsBrowser, openView, shareNode } from "./support/shared-node.ts";
 import test from "ava";
@@ -10,6 +14,7 @@ import assert from "node:assert/strict";
 const engineNow = sharedEngine();
 const node = shareNode(() => (needsDocker === "" ? engineNow().config : ""));
 const engineTest = browserPath === undefined ? test.skip : dockerTest;
+const projectTest = browserPath === undefined ? test.skip : composeTest;
 
 engineTest(
   `containers and images are shown, and gone through a plan one reads${needsBrowser}${needsDocker}`,
@@ -141,5 +146,42 @@ engineTest(
       complaints.filter((text) => !text.includes("status of 404")),
       [],
     );
+  },
+);
+
+projectTest(
+  `a shell opens in a service of a compose project, and in another that is chosen${needsBrowser}${needsCompose}`,
+  async (t) => {
+    t.timeout(180_000);
+    const { daemon, browser } = node;
+    await engineNow().images.build("svc/pair:1");
+    const service = (name: string): string => `
+  ${name}:
+    image: svc/pair:1
+    network_mode: none
+    environment: { WHO: ${name} }
+    command: [/bin/sh, -c, "trap 'exit 0' TERM; while :; do sleep 3600 & wait; done"]`;
+    const spec = join(daemon.dir, "pair");
+    await writeFiles(spec, {
+      "svc.yaml": 'id: pair\nname: Pair\nversion: "1"\ncompose: { file: compose.yaml }\n',
+      "compose.yaml": `services:${service("one")}${service("two")}\n`,
+    });
+    const apps = daemon.client(AppService);
+    await apps.installApp({ spec });
+    await apps.startApp({ id: "pair" });
+    const { page, complaints } = await openView(browser, daemon, "#/apps/pair");
+    await page.getByRole("button", { name: "Open a shell" }).click();
+    const rows = page.locator(".console .xterm-rows");
+    for (const [at, who] of ["one", "two"].entries()) {
+      if (at > 0) {
+        await page.getByLabel("Service").selectOption(who);
+        await rows.filter({ hasText: "it is one." }).waitFor({ state: "detached" });
+      }
+      await rows.filter({ hasText: /[$#]/ }).waitFor();
+      await page.keyboard.type('echo "it is $WHO."\n');
+      await rows.filter({ hasText: `it is ${who}.` }).waitFor();
+    }
+    t.deepEqual(complaints, []);
+    await apps.removeApp({ id: "pair" });
   },
 );

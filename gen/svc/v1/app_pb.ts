@@ -3259,10 +3259,11 @@ export const AppService: GenService<{
   },
   /**
    * A terminal of the app, for as long as the stream lasts: what comes is the terminal's, what is sent is typed into it. The
-   * first message opens it. Browsers reach the same by a WebSocket at `GET /v1/apps/{id}/console?session=…` with a console
-   * token, in the query as `token` or among the protocols as `svc.token.<token>` beside `svc.console.v1`: binary frames are
-   * the terminal's bytes, text frames the other messages as JSON with a `type` (`resize`, `ack`; `opened`, `gap`, `exit`,
-   * `error`). A session ends with its client, its token, its program and its app.
+   * first message opens it. Browsers reach the same by a WebSocket at `GET /v1/apps/{id}/console?session=…` (and
+   * `&service=…` of a compose project with several) with a console token, in the query as `token` or among the protocols as
+   * `svc.token.<token>` beside `svc.console.v1`: binary frames are the terminal's bytes, text frames the other messages as
+   * JSON with a `type` (`resize`, `ack`; `opened`, `gap`, `exit`, `error`). A session ends with its client, its token, its
+   * program and its app.
    * `app_not_running`: only a running app has what was asked for. `not_possible`: the package gives the app no terminal.
    * `upgrade_required`: what came to the WebSocket's path is none.
    *

@@ -84,7 +84,7 @@ export function AppView({ api, node, id }: { api: Api; node: NodeView; id: strin
             <TerminalView
               key={terminal.value}
               api={api}
-              appId={id}
+              app={app}
               session={terminal.value}
               onClose={() => (terminal.value = undefined)}
             />

@@ -3,8 +3,11 @@ import { FitAddon } from "@xterm/addon-fit";
 import { Terminal } from "@xterm/xterm";
 import { useEffect, useRef } from "preact/hooks";
 import { describeError, type Api } from "../api.ts";
+import type { App } from "../../../gen/svc/v1/app_pb.ts";
 import { connectConsole, type ConsoleSession } from "../console-connection.ts";
 import { Failure } from "../parts/failure.tsx";
+import { ChoiceField } from "../parts/field.tsx";
+import { plainText } from "../plain-text.ts";
 import { texts } from "../texts.ts";
 import { formatBytes } from "../units.ts";
 
@@ -14,17 +17,20 @@ const ackBytes = 32 * 1024;
 
 interface Props {
   readonly api: Api;
-  readonly appId: string;
+  readonly app: Pick<App, "id" | "runtime">;
   readonly session: ConsoleSession;
   readonly onClose: () => void;
 }
 
 /** A terminal of an app. What it prints can neither open, copy nor name anything. */
-export function TerminalView({ api, appId, session, onClose }: Props) {
+export function TerminalView({ api, app: { id: appId, runtime }, session, onClose }: Props) {
   const box = useRef<HTMLDivElement>(null);
   const end = useSignal("");
   const failure = useSignal("");
   const opened = useSignal(0);
+  /** Of a compose project; the first one until another is chosen. */
+  const services = useSignal<readonly string[]>([]);
+  const chosen = useSignal("");
   useEffect(() => {
     const at = box.current;
     if (at === null) return;
@@ -50,10 +56,12 @@ export function TerminalView({ api, appId, session, onClose }: Props) {
     failure.value = "";
     let [shown, said] = [0, 0];
     const connect = async (): Promise<void> => {
+      if (runtime === "compose") services.value = await runningServices(api, appId, signal);
+      const service = chosen.value || services.value[0];
       const socket = await connectConsole(
         api,
         appId,
-        session,
+        { session, service },
         {
           data: (bytes) =>
             terminal.write(bytes, () => {
@@ -98,10 +106,18 @@ export function TerminalView({ api, appId, session, onClose }: Props) {
       sized.disconnect();
       terminal.dispose();
     };
-  }, [api, appId, session, opened.value]);
+  }, [api, appId, runtime, session, chosen.value, opened.value]);
   return (
     <section class="card" aria-labelledby="terminal">
       <h2 id="terminal">{texts.terminal.title(session)}</h2>
+      {services.value.length > 1 && (
+        <ChoiceField
+          label={texts.terminal.service}
+          value={chosen.value || (services.value[0] ?? "")}
+          onType={(service) => (chosen.value = service)}
+          choices={services.value.map((name) => [name, plainText(name)] as const)}
+        />
+      )}
       <div class="console" ref={box} />
       <p class="quiet">{texts.terminal.leave}</p>
       <Failure says={failure.value} />
@@ -149,4 +165,10 @@ function sheetElement(element: HTMLElement): HTMLElement {
     },
   });
   return element;
+}
+
+async function runningServices(api: Api, id: string, signal: AbortSignal): Promise<readonly string[]> {
+  const { stacks } = await api.apps.listStacks({}, { signal });
+  const services = stacks.find(({ appId }) => appId === id)?.services ?? [];
+  return services.filter(({ state }) => state === "running").map(({ name }) => name);
 }
