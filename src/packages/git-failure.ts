@@ -38,7 +38,7 @@ export function gitFailure(
   const met = limits.find(([pattern]) => pattern.test(`${text}\n${signal ?? ""}`));
   if (met !== undefined) return fail(`${name} ${met[1]}`);
   if (/dubious ownership|unsafe repository/.test(text)) {
-    const message = `${name} belongs to another user: only its owner may install from it`;
+    const message = `${name} belongs to another user: only its owner may install from it as a repository; as a directory, without file://, whoever can read it may`;
     return new SvcError("denied", message, { cause });
   }
   if (/Host key verification failed/.test(text)) {
