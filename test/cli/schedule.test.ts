@@ -16,7 +16,7 @@ import { createProgram, globalOptions } from "../../src/cli/program.ts";
 import type { RunCommand } from "../../src/cli/run-command.ts";
 import { createPaint } from "../../src/cli/render/color.ts";
 import { formatTook, inLocalTime, inUtc, relativeTo } from "../../src/cli/render/instant.ts";
-import { actionText, jobColumns } from "../../src/cli/render/schedule-table.ts";
+import { actionText, jobColumns, nextRunSentence, nextRunText } from "../../src/cli/render/schedule-table.ts";
 import { renderTable } from "../../src/cli/render/table.ts";
 import { checkRun, type CommandCase } from "./support/command-case.ts";
 import { createFakePipeline, localUser, startFakeDaemon } from "./support/fake-daemon.ts";
@@ -166,6 +166,10 @@ const cases: CommandCase[] = [
     stderr: /read in Europe\/Berlin/,
   },
   { args: ["next", "0 0 30 2 *"], stdout: /^$/, stderr: /^"0 0 30 2 \*" does not fire within a year\.\n$/ },
+  {
+    args: ["next", "on:app.crashed"],
+    stderr: /^"on:app.crashed" fires whenever that happens, at no set time\.\n$/,
+  },
   { args: ["next", "hourly", "--count", "101"], exitCode: 2, stderr: /must be 1 to 100/ },
   { args: ["--help"], stdout: /Triggers: hourly, daily@HH:MM[^]*svc schedule add '\*\/5/ },
 ];
@@ -505,6 +509,13 @@ for (const [action, text] of [
     t.is(actionText({ ...bare, ...action }), text);
   });
 }
+
+test("a job that goes by an event is not said to have no next run", (t) => {
+  const [echo] = schedules().jobs;
+  const job = { ...echo, trigger: "on:app.crashed", next_run_unix: undefined } as never;
+  t.is(nextRunText(job, inUtc), "when it happens");
+  t.is(nextRunSentence(job, 0), "It runs whenever that happens");
+});
 
 test("owner and manager are columns only where they tell something", (t) => {
   const style = { paint: createPaint(false), columns: undefined };

@@ -35,17 +35,24 @@ function isStopped({ disabled_reason: reason }: Partial<Schedule>): boolean {
   return reason !== undefined && reason !== "";
 }
 
+/** `on:app.crashed`: no clock starts it. */
+export function isEvent(trigger: string): boolean {
+  return trigger.startsWith("on:");
+}
+
 export function nextRunText(job: Schedule, format: InstantFormat): string {
   if (job.enabled === false) return "disabled";
   if (isStopped(job)) return `stopped: ${job.disabled_reason}`;
-  return job.next_run_unix === undefined ? "not within a year" : format(job.next_run_unix * 1000);
+  if (job.next_run_unix !== undefined) return format(job.next_run_unix * 1000);
+  return isEvent(job.trigger) ? "when it happens" : "not within a year";
 }
 
 /** When it fires next, or why it does not. */
 export function nextRunSentence(job: Schedule, nowMs: number): string {
   if (job.enabled === false) return `It is disabled; let it fire: svc schedule enable ${job.id}`;
   if (isStopped(job)) return `It does not run: ${job.disabled_reason}`;
-  if (job.next_run_unix === undefined) return "It does not fire within a year";
+  if (job.next_run_unix === undefined)
+    return isEvent(job.trigger) ? "It runs whenever that happens" : "It does not fire within a year";
   const nextMs = job.next_run_unix * 1000;
   return `Next run ${relativeTo(nowMs)(nextMs)}, at ${inLocalTime(nextMs)}`;
 }

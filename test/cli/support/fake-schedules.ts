@@ -165,7 +165,10 @@ export function fakeSchedules(
         { unix: BigInt(nowMs / 1000 + 60), localTime: "2026-01-02T01:01:00+01:00", anomaly: "gap" },
         { unix: BigInt(nowMs / 1000 + 360), localTime: "2026-01-02T01:06:00+01:00", anomaly: "none" },
       ].slice(0, count);
-      return { firings: trigger === "0 0 30 2 *" ? [] : firings, timeZone: timeZone || "Europe/Berlin" };
+      return {
+        firings: ["0 0 30 2 *", "on:app.crashed"].includes(trigger) ? [] : firings,
+        timeZone: timeZone || "Europe/Berlin",
+      };
     },
   };
 }

@@ -5,7 +5,7 @@ import { UsageError } from "../../failure.ts";
 import { parseCount } from "../../option-values.ts";
 import type { RunCommand } from "../../run-command.ts";
 import { escapeControls } from "../../render/escape.ts";
-import { firingColumns } from "../../render/schedule-table.ts";
+import { firingColumns, isEvent } from "../../render/schedule-table.ts";
 import { calls } from "../../transport/calls.ts";
 
 interface NextOptions {
@@ -41,7 +41,10 @@ async function preview(
   if (context.json) return context.printJson(answer);
   const { firings, time_zone: zone } = answer;
   if (firings.length === 0) {
-    context.note(`"${escapeControls(trigger)}" does not fire within a year.`);
+    const when = isEvent(trigger)
+      ? "fires whenever that happens, at no set time"
+      : "does not fire within a year";
+    context.note(`"${escapeControls(trigger)}" ${when}.`);
     return;
   }
   await context.printTable(firingColumns(firings, context.host.now()), firings);
