@@ -2,6 +2,7 @@
 import { closeSync } from "node:fs";
 import { finished } from "node:stream/promises";
 import { setTimeout as sleep } from "node:timers/promises";
+import { OutputFlow } from "../../lib/output-flow.mjs";
 import { runIdVariable } from "../../lib/run-cookie.mjs";
 import { killRuns } from "./kill-runs.mjs";
 import { openMergedPipe } from "./merged-pipe.mjs";
@@ -60,7 +61,7 @@ export async function runToEnd({ runId, ...program }, streams, signal) {
   if (child.pid !== undefined) streams.started?.(child.pid);
   // Not awaited: a program need not read its input, and then the input need not come to its end.
   void feed(child, streams.stdin);
-  const flow = new Flow();
+  const flow = new OutputFlow();
   const reading = Promise.all([
     forward(stdout, flow.watched(streams.stdout)),
     forward(stderr, flow.watched(streams.stderr)),
@@ -73,7 +74,7 @@ export async function runToEnd({ runId, ...program }, streams, signal) {
     signalGroup(child, "SIGKILL");
     await family?.kill();
     await killRuns([runId]);
-    await Promise.race([reading, flow.ranDry()]);
+    await Promise.race([reading, flow.ranDry(drainMs)]);
     signal.throwIfAborted();
     return result;
   } finally {
@@ -171,33 +172,5 @@ async function forward(pipe, take) {
     for await (const chunk of /** @type {AsyncIterable<Buffer>} */ (pipe)) await take(chunk);
   } catch (error) {
     if (!hasCode(error, "ERR_STREAM_PREMATURE_CLOSE")) throw error;
-  }
-}
-
-/** Tells output that nobody writes any more from output that is taken slowly. */
-class Flow {
-  #taking = 0;
-  #takenAt = -Infinity;
-
-  /**
-   * @param {(chunk: Buffer) => void | Promise<void>} take
-   * @returns {(chunk: Buffer) => Promise<void>}
-   */
-  watched(take) {
-    return async (chunk) => {
-      this.#taking += 1;
-      try {
-        await take(chunk);
-      } finally {
-        this.#taking -= 1;
-        this.#takenAt = performance.now();
-      }
-    };
-  }
-
-  /** Resolves when nothing has come for a while, though more would have been taken. */
-  async ranDry() {
-    do await sleep(drainMs, undefined, { ref: false });
-    while (this.#taking > 0 || performance.now() - this.#takenAt < drainMs);
   }
 }

@@ -5,6 +5,7 @@ import { execFile, spawn } from "node:child_process";
 import { closeSync, constants, openSync, unlinkSync } from "node:fs";
 import { Socket } from "node:net";
 import { promisify } from "node:util";
+import { OutputFlow } from "../../lib/output-flow.mjs";
 import { readProcess } from "../../lib/process-table.mjs";
 import { runIdVariable } from "../../lib/run-cookie.mjs";
 import { describeSpawnFailure, missingProgram } from "./spawn-failure.mjs";
@@ -25,7 +26,8 @@ import { describeSpawnFailure, missingProgram } from "./spawn-failure.mjs";
  * @property {number | undefined} pid `undefined` when it could not be run
  * @property {number} startTicks
  * @property {Promise<AppExit>} exited
- * @property {(timeoutMs: number) => Promise<void>} drain resolves when all output of the app is in the log
+ * @property {(quietMs: number) => Promise<void>} drain resolves when all output of the app is in the log; somebody who has
+ *   outlived it may hold its pipes open for ever, so it is over, too, when nothing has come for as long
  */
 
 const chunkBytes = 64 * 1024;
@@ -65,7 +67,7 @@ export function startApp(spec, log, terminal) {
  * @returns {AppProcess}
  */
 function startAtTerminal(spec, terminal) {
-  const { path, farFd, ended, closeFar, hangUp } = terminal.open();
+  const { path, farFd, flow, ended, closeFar, hangUp } = terminal.open();
   // Opening it makes it the session's.
   const takesTerminal = ["/bin/sh", "-c", 'exec <>"$0" >&0 2>&0; exec "$@"', path];
   const env = { TERM: "xterm-256color", ...spec.env };
@@ -75,11 +77,11 @@ function startAtTerminal(spec, terminal) {
     pid: child.pid,
     startTicks: startTicksOf(child.pid),
     exited: child.exited,
-    drain: async (timeoutMs) => {
+    drain: async (quietMs) => {
       closeFar();
-      const timer = setTimeout(hangUp, timeoutMs);
+      await Promise.race([ended, flow.ranDry(quietMs)]);
+      hangUp();
       await ended;
-      clearTimeout(timer);
     },
   };
 }
@@ -90,19 +92,22 @@ function startAtTerminal(spec, terminal) {
  * @returns {AppProcess}
  */
 function startWithPipes(spec, log) {
-  const outputs = outputPipes.map(({ path, source }) => openOutput(path, source, log));
+  const flow = new OutputFlow();
+  const outputs = outputPipes.map(({ path, source }) => {
+    const take = flow.watched((chunk) => log.write(source, chunk));
+    return openOutput(path, take, () => log.finishLine(source));
+  });
   const child = spawnApp(spec, launchCommand(spec), ["ignore", ...outputs.map(({ writeEnd }) => writeEnd)]);
   for (const { writeEnd } of outputs) closeSync(writeEnd);
   return {
     pid: child.pid,
     startTicks: startTicksOf(child.pid),
     exited: child.exited,
-    drain: async (timeoutMs) => {
-      const timer = setTimeout(() => {
-        for (const { socket } of outputs) socket.destroy();
-      }, timeoutMs);
-      await Promise.all(outputs.map(({ ended }) => ended));
-      clearTimeout(timer);
+    drain: async (quietMs) => {
+      const ended = Promise.all(outputs.map((output) => output.ended));
+      await Promise.race([ended, flow.ranDry(quietMs)]);
+      for (const { socket } of outputs) socket.destroy();
+      await ended;
     },
   };
 }
@@ -166,12 +171,12 @@ function launchCommand({ appId, argv, cgroup, limits: { openFiles } }) {
 }
 
 /**
- * Opens both ends of a pipe and writes what arrives to the log, reading on only when it has been written.
+ * Opens both ends of a pipe and hands on what arrives, reading on only when it has been taken.
  * @param {string} path
- * @param {"o" | "e"} source
- * @param {LogWriter} log
+ * @param {(chunk: Buffer) => Promise<void>} take
+ * @param {() => Promise<void>} finish
  */
-function openOutput(path, source, log) {
+function openOutput(path, take, finish) {
   // Non-blocking, or the open would wait for a writer.
   const readEnd = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK);
   const writeEnd = openSync(path, constants.O_WRONLY);
@@ -185,7 +190,7 @@ function openOutput(path, source, log) {
       onread: {
         buffer,
         callback: (/** @type {number} */ length) => {
-          void log.write(source, buffer.subarray(0, length)).then(() => socket.resume());
+          void take(buffer.subarray(0, length)).then(() => socket.resume());
           return false;
         },
       },
@@ -193,7 +198,7 @@ function openOutput(path, source, log) {
   );
   socket.on("error", () => undefined);
   const ended = new Promise((/** @type {(value: void) => void} */ resolve) => {
-    socket.once("close", () => void log.finishLine(source).then(resolve));
+    socket.once("close", () => void finish().then(resolve));
   });
   socket.resume();
   return { writeEnd, socket, ended };

@@ -2,6 +2,7 @@
  * The app's own terminal. What it prints is the log, and is shown to all who watch; what any of them types goes to it. Who
  * watches never holds it up: one that is too slow goes on with the latest screen.
  */
+import { OutputFlow } from "../../lib/output-flow.mjs";
 import { loadPtys } from "../../lib/pty.mjs";
 import { RecentOutput } from "./recent-output.mjs";
 
@@ -37,11 +38,13 @@ export class AppTerminal {
     const pty = this.#openPty({ uid, gid }, this.#size);
     this.#pty = pty;
     const { path, farFd } = pty;
+    const flow = new OutputFlow();
     return {
       path,
       farFd,
+      flow,
       /** Resolves when all that was printed is in the log. */
-      ended: this.#read(pty),
+      ended: this.#read(pty, flow),
       closeFar: () => pty.closeFar(),
       hangUp: () => pty[Symbol.dispose](),
     };
@@ -117,14 +120,18 @@ export class AppTerminal {
     this.#pty?.resize(this.#size);
   }
 
-  /** @param {Pty} pty */
-  async #read(pty) {
+  /**
+   * @param {Pty} pty
+   * @param {OutputFlow} flow
+   */
+  async #read(pty, flow) {
     const lines = new PlainLines();
+    const write = flow.watched((chunk) => this.#log.write("o", chunk));
     try {
       for await (const chunk of pty.read()) {
         this.#recent.push(chunk);
         this.#advance();
-        await this.#log.write("o", lines.take(chunk));
+        await write(lines.take(chunk));
       }
     } finally {
       await this.#log.finishLine("o");

@@ -20,7 +20,7 @@ import { StateFile } from "./state-file.mjs";
 /** @import { SupervisorPhase, SupervisorSpec, SupervisorState } from "./supervisor-types.ts" */
 
 const exitsKept = 10;
-/** How long output may trickle in after the last process of the app has ended. */
+/** How long nothing may come after the last process of the app has ended before its output is over. */
 const drainMs = 1000;
 
 export class SupervisedRuns {
