@@ -105,7 +105,7 @@ export class Consoles {
   }
 
   async *#showTerminal(
-    { first, inputs, window, caller, signal }: Session,
+    { first, inputs, window, caller, signal: left }: Session,
     kind: "attach" | "shell",
   ): AsyncGenerator<ConsoleOutputInit, void> {
     const { appId, command, service, resize, withoutTerminal } = first;
@@ -115,6 +115,7 @@ export class Consoles {
     const request = { session: kind, command, service, withoutTerminal, ...(size && { size }) };
     await using terminal = await this.#apps.openTerminal(appId, request, caller);
     await using recording = await this.#record(first, size, caller);
+    const signal = recording === undefined ? left : AbortSignal.any([left, recording.broken]);
     yield { output: { case: "opened", value: { interactive: true, recording: recording?.path ?? "" } } };
     const over = new AbortController();
     using _over = { [Symbol.dispose]: () => over.abort() };

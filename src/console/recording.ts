@@ -38,14 +38,20 @@ export interface RecordedSession {
 export class Recording implements AsyncDisposable {
   /** In the app's directory. */
   readonly path: string;
+  /** Aborts with an SvcError when what writes it has ended, be it by a full disk or by its owner: a session does not go on without. */
+  readonly broken: AbortSignal;
   readonly #file: Terminal;
   readonly #startedMs = performance.now();
   readonly #shown = { o: new StringDecoder("utf8"), e: new StringDecoder("utf8") };
   #leftBytes = maxBytes - markBytes;
 
-  private constructor(path: string, file: Terminal) {
+  private constructor(path: string, file: Terminal, why: (cause: unknown) => SvcError) {
     this.path = path;
     this.#file = file;
+    const broken = new AbortController();
+    this.broken = broken.signal;
+    const end = (cause: unknown): void => broken.abort(why(cause));
+    file.exitCode.then((code) => end(new Error(`what writes it ended with ${code}`)), end);
   }
 
   /** @throws SvcError `unavailable` when it cannot be written: a session that is to be recorded is not held without */
@@ -55,6 +61,10 @@ export class Recording implements AsyncDisposable {
     const time = new Date(startedAtMs).toISOString().replaceAll(/[-:]|\.\d+/g, "");
     const name = `${time}-${session}-${randomBytes(4).toString("hex")}.cast`;
     const argv = ["/bin/sh", "-c", writer, "sh", name, String(maxKept)];
+    const why = (cause: unknown): SvcError => {
+      const message = `app "${appId}" has its consoles recorded, and nothing can be written to its ${directory}`;
+      return new SvcError("unavailable", message, { cause });
+    };
     const file = await identities.openTerminal(uid, { argv, cwd: `${appDir}/${appTree.logs}`, env: {} });
     const said = file.output[Symbol.asyncIterator]();
     try {
@@ -63,12 +73,11 @@ export class Recording implements AsyncDisposable {
         throw new Error("it does not begin");
     } catch (cause) {
       await file[Symbol.asyncDispose]();
-      const message = `app "${appId}" has its consoles recorded, and nothing can be written to its ${directory}`;
-      throw new SvcError("unavailable", message, { cause });
+      throw why(cause);
     }
     // Its end is known once all that it says was read, such as that the disk is full.
     void readToEnd(said).catch(() => undefined);
-    const recording = new Recording(`${directory}/${name}`, file);
+    const recording = new Recording(`${directory}/${name}`, file, why);
     await recording.#write({
       version: 2,
       width: size.columns,

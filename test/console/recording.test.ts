@@ -134,3 +134,15 @@ rootTest(
     t.like(await errorOf(hold(user, "attach")), { reason: "not_possible" });
   },
 );
+
+rootTest(`a session does not go on when what records it has ended${needsRoot}`, async (t) => {
+  await using daemon = await startDaemon();
+  await using user = await daemon.as(nobody);
+  await install(user, daemon.dir, "console: { terminal: false, record: true }\n");
+  // As a full disk would, of which cat dies.
+  const end =
+    'for p in /proc/[0-9]*; do case "$(readlink $p/fd/1)" in *.cast) kill -9 ${p#/proc/};; esac; done 2>/dev/null';
+  const error = await errorOf(hold(user, "shell", ["sh", "-c", `${end}; sleep 5; echo not recorded`], true));
+  t.like(error, { code: "Unavailable" });
+  t.regex(error.message, /nothing can be written to its logs\/console/);
+});
