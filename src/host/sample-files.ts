@@ -124,7 +124,10 @@ export class SampleFiles<T extends Sample> {
 
   /** Takes from a file what a process that died did not finish. Resolves with where its last whole frame ends. */
   async #cut(file: string): Promise<number> {
-    const bytes = await readFile(file).catch(() => undefined);
+    const bytes = await readFile(file).catch((error: NodeJS.ErrnoException) => {
+      // What cannot be read now must not count as empty: it would be cut off should the next write fail.
+      if (error.code !== "ENOENT") throw error;
+    });
     if (bytes === undefined) return 0;
     let end = 0;
     for (const frame of framesOf(bytes)) end += lengthBytes + frame.length;

@@ -28,7 +28,9 @@ export class LocalStorage implements Storage {
       for (const name of await namesIn(join(this.#dir, id))) {
         const parsed = parseArchiveName(name);
         if (parsed?.appId !== id) continue;
-        const stats = await lstat(join(this.#dir, id, name)).catch(() => undefined);
+        const stats = await lstat(join(this.#dir, id, name)).catch((error: unknown) => {
+          if (codeOf(error) !== "ENOENT") throw error;
+        });
         if (stats?.isFile() === true) archives.push({ ...parsed, name, sizeBytes: stats.size });
       }
     }
@@ -138,11 +140,12 @@ export async function openLocalFile(path: string, pacer?: BytePacer): Promise<St
   return {
     sizeBytes: size,
     async *read(start, end, signal) {
-      for (let position = start; position < end;) {
+      const until = Math.min(end, size);
+      for (let position = start; position < until;) {
         signal?.throwIfAborted();
-        const buffer = Buffer.allocUnsafe(Math.min(pieceBytes, end - position));
+        const buffer = Buffer.allocUnsafe(Math.min(pieceBytes, until - position));
         const { bytesRead } = await file.read(buffer, 0, buffer.length, position);
-        if (bytesRead === 0) return;
+        if (bytesRead === 0) throw new Error("the file became shorter");
         position += bytesRead;
         await pacer?.take(bytesRead, signal);
         yield buffer.subarray(0, bytesRead);

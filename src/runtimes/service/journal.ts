@@ -1,6 +1,7 @@
 /** The lines of a unit in the journal, by cursor (journalctl(1)). */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
+import { SvcError } from "../../errors.ts";
 import { systemDirs } from "../../identity/launch.ts";
 import { boundedLines } from "../../lib/lines.ts";
 import type { LogRecord } from "../runtime.ts";
@@ -49,7 +50,10 @@ const since = (ms: number): string => `--since=@${(ms / 1000).toFixed(3)}`;
 /** With a time, older journalctl counts lines from there on, unless the newest come first. */
 const newestFirst = (lines: number): string[] => ["--reverse", `--lines=${lines}`];
 
-/** Read as fast as they are taken: what nobody takes waits in the journal. */
+/**
+ * Read as fast as they are taken: what nobody takes waits in the journal.
+ * @throws SvcError `unavailable` when the journal cannot be read, or not to its end
+ */
 export async function* readJournal(question: JournalQuestion): AsyncGenerator<JournalLine, void> {
   const { unit, uid, sinceMs, from, follow, signal } = question;
   if (signal?.aborted === true) return;
@@ -87,7 +91,7 @@ export async function readLastExit(unit: string, sinceMs: number): Promise<MainE
   return undefined;
 }
 
-/** Lines of what journalctl prints, until it ends or the signal aborts. */
+/** Lines of what journalctl prints, until it ends or the signal aborts. @throws SvcError `unavailable` when it failed */
 async function* printed(
   args: readonly string[],
   signal: AbortSignal | undefined,
@@ -97,11 +101,17 @@ async function* printed(
     env: { PATH: systemDirs.join(":") },
     stdio: ["ignore", "pipe", "ignore"],
   });
-  const exited = once(child, "close").catch(() => undefined);
+  const exited = once(child, "close").then(
+    ([code, name]: unknown[]) => String(code ?? name),
+    (error: unknown) => (error instanceof Error ? error.message : String(error)),
+  );
   const end = (): void => void child.kill("SIGKILL");
   signal?.addEventListener("abort", end, { once: true });
   try {
     yield* journalLines(child.stdout.setEncoding("utf8") as AsyncIterable<string>);
+    const ending = await exited;
+    if (ending !== "0" && signal?.aborted !== true)
+      throw new SvcError("unavailable", `the journal cannot be read: journalctl failed (${ending})`);
   } finally {
     signal?.removeEventListener("abort", end);
     end();

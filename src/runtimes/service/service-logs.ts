@@ -71,9 +71,10 @@ export class ServiceLogs {
     }
   }
 
+  /** None where they cannot be read: how an app fares does not depend on it. */
   async lastLines(app: RunnableApp): Promise<string[]> {
-    const { lines } = await this.newest(app, keptLines);
-    return lines.map(({ text }) => text);
+    const read = this.newest(app, keptLines).then(({ lines }) => lines.map(({ text }) => text));
+    return read.catch(() => []);
   }
 
   /** How the main process ended last, before systemd started it again. */
