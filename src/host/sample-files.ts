@@ -124,9 +124,9 @@ export class SampleFiles<T extends Sample> {
 
   /** Takes from a file what a process that died did not finish. Resolves with where its last whole frame ends. */
   async #cut(file: string): Promise<number> {
-    const bytes = await readFile(file).catch((error: NodeJS.ErrnoException) => {
+    const bytes = await readFile(file).catch((error: unknown) => {
       // What cannot be read now must not count as empty: it would be cut off should the next write fail.
-      if (error.code !== "ENOENT") throw error;
+      if ((error as NodeJS.ErrnoException).code !== "ENOENT") throw error;
     });
     if (bytes === undefined) return 0;
     let end = 0;

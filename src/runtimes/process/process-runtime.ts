@@ -35,6 +35,11 @@ export interface ProcessRuntimeOptions extends SupervisionOptions {
 /** A supervisor that reports more often than this is heard this seldom. */
 const notifyMs = 50;
 
+/** More than a supervisor writes to one file. */
+const maxLogFileBytes = 16 * 1024 * 1024;
+/** Of a log, parsed in one go. */
+const restPieceBytes = 256 * 1024;
+
 /** Runs apps as processes. Operations on one app come one at a time; the caller sees to that. */
 export class ProcessRuntime extends FollowingRuntime<SupervisedApp> implements AppRuntime {
   readonly #options: ProcessRuntimeOptions;
@@ -183,16 +188,46 @@ export class ProcessRuntime extends FollowingRuntime<SupervisedApp> implements A
     }
     const close = (): void => connection.close();
     signal.addEventListener("abort", close, { once: true });
+    let seen: number | undefined;
     try {
       if (signal.aborted) return;
       for await (const event of connection.follow({ tail })) {
         const isGap = event.type === "gap";
         const lines = isGap ? [] : parseRecords(event.text);
+        seen = event.to;
         yield { lines, truncated: false, missedBytes: isGap ? event.to - event.from : 0 };
       }
     } finally {
       signal.removeEventListener("abort", close);
       close();
+    }
+    if (seen !== undefined) yield* this.#rest(app, seen, signal);
+  }
+
+  /** From a position on: a supervisor that ends waits for slow readers no more than a moment, and one that is killed for none. */
+  async *#rest(
+    { runDir, uid }: RunnableApp,
+    seen: number,
+    signal: AbortSignal,
+  ): AsyncGenerator<LogChunk, void> {
+    if (signal.aborted) return;
+    const owner = await this.#options.identities.as(uid);
+    const names = (await owner.list(runDir, logDirName, { signal })).map(({ name }) => name);
+    const starts = new Map(names.map((name) => [name, logFileStart(name)]));
+    let position = seen;
+    for (const [name, start] of starts) {
+      const path = `${logDirName}/${name}`;
+      const sizeBytes = (await owner.stat(runDir, path, { signal }))?.sizeBytes ?? 0;
+      if (start === undefined || start + sizeBytes <= position) continue;
+      if (start > position) yield { lines: [], truncated: false, missedBytes: start - position };
+      const bytes = await owner.readFile(runDir, path, { signal, maxBytes: maxLogFileBytes });
+      for (let at = Math.max(0, position - start); at < bytes.length;) {
+        const newline = bytes.indexOf("\n", at + restPieceBytes);
+        const end = newline === -1 ? bytes.length : newline + 1;
+        yield { lines: parseRecords(bytes.toString("utf8", at, end)), truncated: false, missedBytes: 0 };
+        at = end;
+      }
+      position = start + bytes.length;
     }
   }
 

@@ -1,0 +1,40 @@
+/** Who reads a log more slowly than its app ends gets all of it. */
+import { setTimeout as wait } from "node:timers/promises";
+import test from "ava";
+import { eventually, Fixture } from "./support/fixture.ts";
+
+/** Longer than a supervisor that ends waits for its readers. */
+const slowMs = 8_000;
+const count = 20_000;
+const filler = "x".repeat(200);
+
+test("no line is left out for who is slow when the app is stopped", async (t) => {
+  t.timeout(120_000);
+  await using fixture = await Fixture.create();
+  const app = await fixture.shell(
+    `i=0; while [ $i -lt ${count} ]; do echo "$i ${filler}"; i=$((i+1)); done; exec sleep 1000`,
+  );
+  await fixture.runtime.start(app);
+  const left = new AbortController();
+  const seen: string[] = [];
+  const follower = fixture.runtime.followLogs(app, { tail: 1, signal: left.signal });
+  const first = await follower.next();
+  const firstLine = first.done === true ? undefined : first.value.lines.at(-1)?.text;
+  await eventually(
+    "its last line",
+    async () => (await fixture.output(app)).at(-1)?.startsWith(`${count - 1} `) ?? false,
+    60_000,
+  );
+  await fixture.runtime.stop(app);
+  await wait(slowMs);
+  for await (const { lines, missedBytes } of follower) {
+    t.is(missedBytes, 0);
+    seen.push(...lines.filter(({ stream }) => stream === "stdout").map(({ text }) => text));
+  }
+  left.abort();
+  const from = Number(firstLine?.split(" ")[0]);
+  t.deepEqual(
+    seen.map((text) => Number(text.split(" ")[0])),
+    Array.from({ length: count - 1 - from }, (_, at) => from + 1 + at),
+  );
+});
