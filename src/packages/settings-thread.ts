@@ -5,7 +5,7 @@
 import { parentPort } from "node:worker_threads";
 import { giveWay } from "../lib/priority.ts";
 import { createManifestReader } from "./manifest-reader.ts";
-import { createSettingsCheck, type SettingsCheck, type SettingsFinding } from "./settings-check.ts";
+import type { SettingsCheck, SettingsFinding } from "./settings-check.ts";
 import { createIndexReader } from "./source-index.ts";
 import { readYaml } from "./yaml-document.ts";
 import type { YamlAnswer, YamlTask } from "./yaml-thread.ts";
@@ -13,12 +13,16 @@ import type { YamlAnswer, YamlTask } from "./yaml-thread.ts";
 // Whoever asks the daemon comes before what authors wrote.
 giveWay(10);
 
-const check = createSettingsCheck();
+let check: ((task: SettingsCheck) => SettingsFinding) | undefined;
 const readManifest = createManifestReader();
 const readIndex = createIndexReader();
 
 async function answer(task: SettingsCheck | YamlTask): Promise<SettingsFinding | YamlAnswer> {
-  if ("schema" in task) return check(task);
+  if ("schema" in task) {
+    // What it hashes and matches with takes a quarter of the start of a thread that reads YAML.
+    const { createSettingsCheck } = await import("./settings-check.ts");
+    return (check ??= createSettingsCheck())(task);
+  }
   switch (task.kind) {
     case "document": {
       const result = readYaml(task.text, task.bounds);

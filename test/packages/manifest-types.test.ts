@@ -1,5 +1,6 @@
 /** `manifest.schema.json` is the one truth: the TypeScript types of `manifest-document.ts` must say the same. */
 import { readFile, rm, writeFile } from "node:fs/promises";
+import { Ajv } from "ajv";
 import test from "ava";
 import ts from "typescript";
 
@@ -75,3 +76,12 @@ test("schema and types agree, in both directions", async (t) => {
     await rm(file);
   }
 });
+
+// The daemon takes them for what they are: to look at that with each start would take as long as to compile them.
+for (const name of ["manifest", "index"]) {
+  test(`${name}.schema.json is a JSON Schema`, async (t) => {
+    const text = await readFile(new URL(`src/packages/${name}.schema.json`, root), "utf8");
+    const ajv = new Ajv({ strict: false });
+    t.true(await ajv.validateSchema(JSON.parse(text) as object), ajv.errorsText());
+  });
+}
