@@ -1,5 +1,5 @@
 /**
- * What is longest of jobs and runs, read by 24 clients at once: the daemon's memory and its event loop stay within bounds
+ * What is longest of jobs and runs, read by 12 clients at once: the daemon's memory and its event loop stay within bounds
  * that are far above what it takes, and far below what one answer with all of it took (1,000 jobs: 3.4 s and 2.6 GB).
  */
 import { once } from "node:events";
@@ -13,7 +13,7 @@ import { spec } from "../scheduler/support/world.ts";
 import { startDaemon, type TestDaemon } from "../support/daemon.ts";
 import { eventually } from "../support/eventually.ts";
 
-const readers = 24;
+const readers = 12;
 const jobs = 1_000;
 const commandLength = 65_500;
 const runs = 50;
