@@ -5,6 +5,7 @@ import { join } from "node:path";
 import { setTimeout as wait } from "node:timers/promises";
 import test from "ava";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
+import { sharedDaemon } from "../support/daemon-test.ts";
 import { isRoot, needsRoot, startDaemon, type TestDaemon, type UserDoor } from "../support/daemon.ts";
 import { eventually } from "../support/eventually.ts";
 import { freePort, writePackage } from "../support/packages.ts";
@@ -12,13 +13,18 @@ import { connectConsole, openConsole, type SocketConsole } from "./support/socke
 
 const nobody = 65534;
 const rootTest = isRoot ? test : test.skip;
+const emptyDaemon = sharedDaemon();
 
-async function withApp(): Promise<TestDaemon> {
-  const daemon = await startDaemon();
+async function installIn(daemon: TestDaemon): Promise<void> {
   const dir = join(daemon.dir, "package");
   // Not the tester's own shell, which may do much at its start.
   await writePackage(dir, await freePort(), { manifest: "console: { exec: [sh, -i] }\n" });
   await daemon.client(AppService).installApp({ spec: dir });
+}
+
+async function withApp(): Promise<TestDaemon> {
+  const daemon = await emptyDaemon();
+  await installIn(daemon);
   return daemon;
 }
 
@@ -37,7 +43,7 @@ async function isAlive(daemon: TestDaemon): Promise<void> {
 }
 
 test("a message that is larger than allowed, or no message, ends its session and nothing else", async (t) => {
-  await using daemon = await withApp();
+  const daemon = await withApp();
   const large = await open(daemon);
   large.socket.send(Buffer.alloc(2 ** 20 + 1));
   t.is(await large.closed, 1009);
@@ -51,7 +57,9 @@ test("a message that is larger than allowed, or no message, ends its session and
 });
 
 test("a client that reads nothing stops its own terminal, and the daemon's memory stays", async (t) => {
-  await using daemon = await withApp();
+  // Of its own: what the others have left free would be used first.
+  await using daemon = await startDaemon();
+  await installIn(daemon);
   const stalled = await open(daemon);
   await stalled.shows(/[#$] /);
   const before = await memoryMiB(daemon.pid);
@@ -72,7 +80,7 @@ test("a client that reads nothing stops its own terminal, and the daemon's memor
 });
 
 test("a client that types to a program that does not read is not read, and others are", async (t) => {
-  await using daemon = await withApp();
+  const daemon = await withApp();
   const flooder = await open(daemon);
   flooder.type("stty raw -echo; echo begun; exec sleep 1000\n");
   await flooder.shows("begun");
@@ -95,7 +103,7 @@ test("a client that types to a program that does not read is not read, and other
 });
 
 test("who reads a log too slowly hears how much they missed", async (t) => {
-  await using daemon = await startDaemon();
+  const daemon = await emptyDaemon();
   const dir = join(daemon.dir, "talks");
   // More than all the files that are kept of a log.
   const script = `while [ ! -e ${daemon.dir}/go ]; do sleep 0.1; done; yes ${"x".repeat(99)} | head -c 200000000; echo the-$((40+2)); sleep 1000`;
@@ -119,7 +127,7 @@ test("who reads a log too slowly hears how much they missed", async (t) => {
 });
 
 test("who watches a terminal too slowly hears how much they missed, and sees its latest screen", async (t) => {
-  await using daemon = await startDaemon();
+  const daemon = await emptyDaemon();
   const dir = join(daemon.dir, "talks");
   const script =
     "read x; head -c 60000000 /dev/zero | tr '\\\\0' x | fold -w 99; echo; echo the-$((40+2)); sleep 1000";
@@ -144,7 +152,7 @@ test("who watches a terminal too slowly hears how much they missed, and sees its
 });
 
 test("more sessions of an app than there may be are refused, and who ends one makes room", async (t) => {
-  await using daemon = await withApp();
+  const daemon = await withApp();
   const sessions = await Promise.all(Array.from({ length: 32 }, () => open(daemon, "logs")));
   await eventually(() => assert.ok(sessions.every(({ said }) => said.length > 0)), 20_000);
   const refused = await open(daemon, "logs");
@@ -190,7 +198,7 @@ rootTest(`a user has no more sessions than a user may, whatever app they are of$
 });
 
 test("a thousand clients who open and leave hold nobody up", async (t) => {
-  await using daemon = await withApp();
+  const daemon = await withApp();
   const apps = daemon.client(AppService);
   for (let round = 0; round < 10; round++) {
     await Promise.all(

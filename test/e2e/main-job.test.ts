@@ -7,14 +7,17 @@ import { ValueSchema } from "@bufbuild/protobuf/wkt";
 import test from "ava";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
 import { DaemonService } from "../../gen/svc/v1/daemon_pb.ts";
-import { protocols, startDaemon } from "../support/daemon.ts";
+import { sharedDaemon } from "../support/daemon-test.ts";
+import { protocols } from "../support/daemon.ts";
 import { errorOf } from "../support/errors.ts";
 import { eventually } from "../support/eventually.ts";
 import { addVersion, freePort, writeRepository } from "../support/packages.ts";
 
+const emptyDaemon = sharedDaemon();
+
 for (const protocol of protocols) {
   test(`the main job over ${protocol}`, async (t) => {
-    await using daemon = await startDaemon();
+    const daemon = await emptyDaemon();
     const apps = daemon.client(AppService, protocol);
     const port = await freePort();
     const repository = join(daemon.dir, "web.git");
