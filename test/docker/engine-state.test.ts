@@ -139,7 +139,7 @@ dockerTest(`a list is the same object until something changes${needsDocker}`, as
 dockerTest(`health and restarts are seen${needsDocker}`, async (t) => {
   const engine = shared();
   await engine.images.build("svc/health:1", {
-    healthcheck: '--interval=200ms --retries=1 CMD ["/bin/test", "-e", "/tmp/well"]',
+    healthcheck: { command: ["/bin/test", "-e", "/tmp/well"], intervalMs: 200, retries: 1 },
     cmd: ["/bin/sh", "-c", "sleep 1; touch /tmp/well; sleep 3600"],
   });
   await using watched = watch(engine.socket);

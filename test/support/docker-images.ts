@@ -1,7 +1,9 @@
 /** Images made from nothing but busybox, as no registry can be reached. */
 import { execFile, spawn } from "node:child_process";
+import { createHash } from "node:crypto";
 import { once } from "node:events";
-import { chmod, copyFile, mkdir, mkdtemp, rm, symlink, writeFile } from "node:fs/promises";
+import { createReadStream } from "node:fs";
+import { chmod, copyFile, link, mkdir, mkdtemp, rm, symlink, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { promisify } from "node:util";
 import { engineRequest } from "./docker-request.ts";
@@ -18,8 +20,11 @@ export interface ImageContents {
   volumes?: readonly string[];
   user?: string;
   workdir?: string;
-  /** As in a Dockerfile, such as `--interval=200ms CMD ["/bin/test", "-e", "/healthy"]`. */
-  healthcheck?: string;
+  healthcheck?: {
+    readonly command: readonly string[];
+    readonly intervalMs: number;
+    readonly retries: number;
+  };
   /** What is done when an image is built on it, such as `RUN make`. */
   triggers?: readonly string[];
   /** Texts by their paths; busybox and its commands are always there. */
@@ -30,50 +35,50 @@ export interface ImageContents {
   programs?: readonly string[];
 }
 
+/** A file in `/images/load`'s archive, and the digest by which an image names it. */
+interface Layer {
+  readonly file: string;
+  readonly digest: string;
+}
+
 export class TestImages {
   readonly #dir: string;
   readonly #socket: string;
-  #base: Promise<string> | undefined;
+  #base: Promise<Layer> | undefined;
 
   constructor(dir: string, socket: string) {
     this.#dir = dir;
     this.#socket = socket;
   }
 
-  /** Makes the image `tag`, such as `svc/web:1`, and answers its id; the default command sleeps until it is ended. */
+  /**
+   * Makes the image `tag`, such as `svc/web:1`, and answers its id; the default command sleeps until it is ended. What is always
+   * there is a layer that the engine unpacks once, and all images share.
+   */
   async build(tag: string, contents: ImageContents = {}): Promise<string> {
-    this.#base ??= makeBase(join(this.#dir, "rootfs"));
+    this.#base ??= makeBase(await mkdtemp(join(this.#dir, "base-")));
     const base = await this.#base;
-    const root = join(await mkdtemp(join(this.#dir, "image-")), "rootfs");
-    await promisify(execFile)("cp", ["--archive", "--link", base, root]);
-    for (const [path, text] of Object.entries(contents.files ?? {})) {
-      const file = join(root, path);
-      await mkdir(dirname(file), { recursive: true });
-      // Not into the file that all images share.
-      await rm(file, { force: true });
-      await writeFile(file, text);
-      await chmod(file, 0o755);
-    }
-    const { trees = [], programs = [] } = contents;
-    const whole = [...trees, ...(await librariesOf(programs))];
-    if (whole.length > 0)
-      await promisify(execFile)("cp", ["--recursive", "--dereference", "--parents", ...whole, root]);
-    const tar = spawn("tar", ["-c", "-C", root, "."], { stdio: ["ignore", "pipe", "inherit"] });
+    const dir = await mkdtemp(join(this.#dir, "image-"));
+    const own = await makeOwn(dir, contents);
+    const layers = own === undefined ? [base] : [base, own];
+    const config = JSON.stringify(configOf(contents, layers));
+    const names = layers.map((_, at) => `${String(at)}.tar`);
+    const archive = join(dir, "archive");
+    await mkdir(archive);
+    await Promise.all(layers.map(({ file }, at) => link(file, join(archive, `${String(at)}.tar`))));
+    await writeFile(join(archive, "config.json"), config);
+    const described = [{ Config: "config.json", RepoTags: [tag], Layers: names }];
+    await writeFile(join(archive, "manifest.json"), JSON.stringify(described));
+    const tar = spawn("tar", ["-c", "-C", archive, "."], { stdio: ["ignore", "pipe", "inherit"] });
     const ended = once(tar, "close") as Promise<[number | null]>;
-    const query = new URLSearchParams({ fromSrc: "-", repo: repositoryOf(tag), tag: tagOf(tag) });
-    for (const change of changesOf(contents)) query.append("changes", change);
-    const answer = await engineRequest(
-      this.#socket,
-      "POST",
-      `/images/create?${query.toString()}`,
-      tar.stdout,
-    );
+    const answer = await engineRequest(this.#socket, "POST", "/images/load?quiet=1", tar.stdout);
     const [exitCode] = await ended;
-    await rm(dirname(root), { recursive: true });
+    await rm(dir, { recursive: true });
     answer.expect(200);
-    const id = /"status":"(sha256:[0-9a-f]{64})"/.exec(answer.text)?.[1];
-    if (exitCode !== 0 || id === undefined) throw new Error(`cannot make ${tag}: ${answer.text}`);
-    return id;
+    if (exitCode !== 0 || !answer.text.includes("Loaded image")) {
+      throw new Error(`cannot make ${tag}: ${answer.text}`);
+    }
+    return `sha256:${createHash("sha256").update(config).digest("hex")}`;
   }
 
   /** Gives an image another name. */
@@ -105,18 +110,54 @@ export class TestImages {
   }
 }
 
-/** A root directory with busybox under the names of all its commands. */
-async function makeBase(dir: string): Promise<string> {
-  for (const name of ["bin", "etc", "tmp", "data"]) await mkdir(join(dir, name), { recursive: true });
-  await chmod(join(dir, "tmp"), 0o1777);
-  await copyFile("/bin/busybox", join(dir, "bin/busybox"));
-  await writeFile(join(dir, "etc/passwd"), "root:x:0:0:root:/:/bin/sh\nnobody:x:65534:65534::/:/bin/false\n");
-  await writeFile(join(dir, "etc/group"), "root:x:0:\nnogroup:x:65534:\n");
+/** Busybox under the names of all its commands. */
+async function makeBase(dir: string): Promise<Layer> {
+  const root = await makeRoot(dir);
+  await copyFile("/bin/busybox", join(root, "bin/busybox"));
+  await writeFile(
+    join(root, "etc/passwd"),
+    "root:x:0:0:root:/:/bin/sh\nnobody:x:65534:65534::/:/bin/false\n",
+  );
+  await writeFile(join(root, "etc/group"), "root:x:0:\nnogroup:x:65534:\n");
   const { stdout } = await promisify(execFile)("/bin/busybox", ["--list"]);
   for (const command of stdout.split("\n")) {
-    if (command !== "" && command !== "busybox") await symlink("busybox", join(dir, "bin", command));
+    if (command !== "" && command !== "busybox") await symlink("busybox", join(root, "bin", command));
   }
-  return dir;
+  return layerOf(dir, root);
+}
+
+/** What an image has beside the base, if anything. */
+async function makeOwn(dir: string, contents: ImageContents): Promise<Layer | undefined> {
+  const { files = {}, trees = [], programs = [] } = contents;
+  const whole = [...trees, ...(await librariesOf(programs))];
+  if (whole.length === 0 && Object.keys(files).length === 0) return undefined;
+  const root = await makeRoot(dir);
+  for (const [path, text] of Object.entries(files)) {
+    const file = join(root, path);
+    await mkdir(dirname(file), { recursive: true });
+    await writeFile(file, text);
+    await chmod(file, 0o755);
+  }
+  if (whole.length > 0)
+    await promisify(execFile)("cp", ["--recursive", "--dereference", "--parents", ...whole, root]);
+  return layerOf(dir, root);
+}
+
+/** The directories that each layer says the same of. */
+async function makeRoot(dir: string): Promise<string> {
+  const root = join(dir, "rootfs");
+  for (const name of ["bin", "etc", "tmp", "data"]) await mkdir(join(root, name), { recursive: true });
+  await chmod(join(root, "tmp"), 0o1777);
+  return root;
+}
+
+async function layerOf(dir: string, root: string): Promise<Layer> {
+  const file = join(dir, "layer.tar");
+  await promisify(execFile)("tar", ["-c", "-f", file, "-C", root, "."]);
+  await rm(root, { recursive: true });
+  const hash = createHash("sha256");
+  for await (const piece of createReadStream(file)) hash.update(piece as Buffer);
+  return { file, digest: `sha256:${hash.digest("hex")}` };
 }
 
 /** What the dynamic linker loads for them, itself, too. */
@@ -126,25 +167,47 @@ async function librariesOf(programs: readonly string[]): Promise<string[]> {
   return [...new Set([...stdout.matchAll(/(\/\S+) \(0x/g)].map(([, path = ""]) => path))];
 }
 
-function changesOf(contents: ImageContents): string[] {
+/** As the image specification has it. */
+function configOf(contents: ImageContents, layers: readonly Layer[]): object {
   const { cmd = ["/bin/sh", "-c", "trap 'exit 0' TERM INT; while :; do sleep 3600 & wait; done"] } = contents;
-  const pairs = (instruction: string, values: Readonly<Record<string, string>> = {}): string[] =>
-    Object.entries(values).map(
-      ([name, value]) => `${instruction} ${JSON.stringify(name)}=${JSON.stringify(value)}`,
-    );
-  return [
-    `CMD ${JSON.stringify(cmd)}`,
-    ...(contents.entrypoint === undefined ? [] : [`ENTRYPOINT ${JSON.stringify(contents.entrypoint)}`]),
-    "ENV PATH=/bin",
-    ...pairs("ENV", contents.env),
-    ...pairs("LABEL", contents.labels),
-    ...(contents.ports ?? []).map((port) => `EXPOSE ${port}`),
-    ...(contents.volumes === undefined ? [] : [`VOLUME ${JSON.stringify(contents.volumes)}`]),
-    ...(contents.user === undefined ? [] : [`USER ${contents.user}`]),
-    ...(contents.workdir === undefined ? [] : [`WORKDIR ${contents.workdir}`]),
-    ...(contents.healthcheck === undefined ? [] : [`HEALTHCHECK ${contents.healthcheck}`]),
-    ...(contents.triggers ?? []).map((trigger) => `ONBUILD ${trigger}`),
-  ];
+  const {
+    entrypoint,
+    env = {},
+    labels,
+    ports = [],
+    volumes = [],
+    user,
+    workdir,
+    healthcheck,
+    triggers,
+  } = contents;
+  const setOf = (names: readonly string[]): object => Object.fromEntries(names.map((name) => [name, {}]));
+  const created = new Date().toISOString();
+  return {
+    architecture: process.arch === "x64" ? "amd64" : process.arch,
+    os: "linux",
+    created,
+    config: {
+      Cmd: cmd,
+      Entrypoint: entrypoint,
+      Env: ["PATH=/bin", ...Object.entries(env).map(([name, value]) => `${name}=${value}`)],
+      Labels: labels,
+      ...(ports.length > 0 && { ExposedPorts: setOf(ports) }),
+      ...(volumes.length > 0 && { Volumes: setOf(volumes) }),
+      User: user,
+      WorkingDir: workdir,
+      ...(healthcheck !== undefined && {
+        Healthcheck: {
+          Test: ["CMD", ...healthcheck.command],
+          Interval: healthcheck.intervalMs * 1_000_000,
+          Retries: healthcheck.retries,
+        },
+      }),
+      OnBuild: triggers,
+    },
+    history: layers.map(() => ({ created })),
+    rootfs: { type: "layers", diff_ids: layers.map(({ digest }) => digest) },
+  };
 }
 
 /** The engine takes no other: without the padding it would silently know no password. */
