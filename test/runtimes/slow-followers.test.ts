@@ -1,4 +1,6 @@
 /** Who reads a log more slowly than its app ends gets all of it. */
+import { rm } from "node:fs/promises";
+import { join } from "node:path";
 import { setTimeout as wait } from "node:timers/promises";
 import test from "ava";
 import { eventually, Fixture } from "./support/fixture.ts";
@@ -37,4 +39,17 @@ test("no line is left out for who is slow when the app is stopped", async (t) =>
     seen.map((text) => Number(text.split(" ")[0])),
     Array.from({ length: count - 1 - from }, (_, at) => from + 1 + at),
   );
+});
+
+test("who follows an app that is removed is at the end", async (t) => {
+  await using fixture = await Fixture.create();
+  const app = await fixture.shell("echo one; exec sleep 1000");
+  await fixture.runtime.start(app);
+  const left = new AbortController();
+  const follower = fixture.runtime.followLogs(app, { tail: 1, signal: left.signal });
+  t.false((await follower.next()).done);
+  await rm(join(app.runDir, "logs"), { recursive: true });
+  const rest = Array.fromAsync(follower);
+  await fixture.runtime.stop(app);
+  await t.notThrowsAsync(rest);
 });

@@ -201,7 +201,13 @@ export class ProcessRuntime extends FollowingRuntime<SupervisedApp> implements A
       signal.removeEventListener("abort", close);
       close();
     }
-    if (seen !== undefined) yield* this.#rest(app, seen, signal);
+    if (seen === undefined) return;
+    try {
+      yield* this.#rest(app, seen, signal);
+    } catch (error) {
+      // The app is removed, and its log with it.
+      if (!(error instanceof SvcError && error.reason === "not_found")) throw error;
+    }
   }
 
   /** From a position on: a supervisor that ends waits for slow readers no more than a moment, and one that is killed for none. */
