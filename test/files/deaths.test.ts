@@ -169,8 +169,8 @@ function firstFiles(home: string): string[] {
   return Array.from({ length: 40 }, (_, index) => join(home, "many", String(index + 1), "1"));
 }
 
-/** Looks often: some of the work is soon over. */
-async function untilUnderWay(scene: Scene, isUnderWay: Verb["isUnderWay"]): Promise<void> {
+/** Looks often: some of the work is soon over, perhaps between two looks. */
+async function untilUnderWay(scene: Scene, { isUnderWay, isOver }: Verb): Promise<void> {
   const deadline = performance.now() + waitMs;
   for (;;) {
     // What it looks at comes and goes.
@@ -180,6 +180,7 @@ async function untilUnderWay(scene: Scene, isUnderWay: Verb["isUnderWay"]): Prom
         .catch(() => false)
     )
       return;
+    if ((await isOver?.(scene)) === true) return;
     assert.ok(performance.now() < deadline, "has not begun");
     await wait(1);
   }
@@ -196,11 +197,8 @@ for (const victim of ["helper", "daemon"] as const) {
 }
 
 /** @returns false when the work was over before */
-async function hasDied(
-  t: ExecutionContext,
-  victim: "helper" | "daemon",
-  { prepare, isInMemory, work, isUnderWay, isOver, check }: Verb,
-): Promise<boolean> {
+async function hasDied(t: ExecutionContext, victim: "helper" | "daemon", verb: Verb): Promise<boolean> {
+  const { prepare, isInMemory, work, isOver, check } = verb;
   const ground = await newGround();
   const { home: onDisk, door, daemon, as } = ground;
   const inMemory = `/dev/shm/svc-deaths-${process.pid}`;
@@ -215,7 +213,7 @@ async function hasDied(
     const helper = await helperOf(ground);
     const working = work(scene);
     working.catch(() => undefined);
-    await untilUnderWay(scene, isUnderWay);
+    await untilUnderWay(scene, verb);
     if (victim === "helper") process.kill(helper, "SIGKILL");
     else {
       // A daemon takes its time to die on a busy machine, in which its helper would come to the end of the work.

@@ -7,8 +7,8 @@ import { createInterface } from "node:readline";
 import { parseConfig } from "../../../src/daemon/config.ts";
 import { startDaemon } from "../../../src/daemon/daemon.ts";
 import { sourcePages } from "../../../src/daemon/page-files.ts";
-import { sourcePrograms } from "../../../src/daemon/programs.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
+import { programs } from "../../support/programs.ts";
 
 const [dir = "", start = ""] = process.argv.slice(2);
 const selfUid = process.getuid?.() ?? 0;
@@ -27,7 +27,7 @@ const daemon = await startDaemon({
   config,
   reloadConfig: () => Promise.resolve(config),
   version: "0.0.0",
-  programs: sourcePrograms(),
+  programs,
   selfUid,
   pages: sourcePages(),
   clock,
