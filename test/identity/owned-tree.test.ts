@@ -5,11 +5,12 @@ import { join } from "node:path";
 import test from "ava";
 import { createIdentities } from "../../src/identity/identities.ts";
 import { isRoot, needsRoot } from "../support/daemon.ts";
+import { programs } from "../support/programs.ts";
 
 const rootTest = isRoot ? test : test.skip;
 const nobody = 65534;
 
-const identities = createIdentities();
+const identities = createIdentities({ helperPath: programs.identityHelper });
 test.after.always(() => identities[Symbol.asyncDispose]());
 
 /** As an earlier svc has laid it out: all of it is the user's. */

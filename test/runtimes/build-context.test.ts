@@ -8,6 +8,7 @@ import { buffer } from "node:stream/consumers";
 import test, { type ExecutionContext } from "ava";
 import { createIdentities } from "../../src/identity/identities.ts";
 import { openBuildContext } from "../../src/runtimes/docker/build-context.ts";
+import { programs } from "../support/programs.ts";
 
 const allowedBytes = 256 * 1024;
 
@@ -20,7 +21,7 @@ interface Package {
 const manyFilesDir = existsSync("/dev/shm") ? "/dev/shm" : tmpdir();
 
 async function packageOf(t: ExecutionContext, parent = tmpdir()): Promise<Package> {
-  const identities = createIdentities();
+  const identities = createIdentities({ helperPath: programs.identityHelper });
   const root = await mkdtemp(join(parent, "svc-context-"));
   t.teardown(async () => {
     await identities[Symbol.asyncDispose]();

@@ -10,6 +10,7 @@ import {
   type IdentitiesOptions,
   createIdentities,
 } from "../../../src/identity/identities.ts";
+import { programs } from "../../support/programs.ts";
 
 export const isRoot = process.geteuid?.() === 0;
 /** `games`: another user where the tests run as root, the tests' own otherwise. */
@@ -33,7 +34,7 @@ export interface World extends AsyncDisposable {
 export async function createWorld(options: IdentitiesOptions = {}): Promise<World> {
   const dir = await mkdtemp(join(tmpdir(), "svc-identity-"));
   await chmod(dir, 0o755);
-  const identities = createIdentities(options);
+  const identities = createIdentities({ helperPath: programs.identityHelper, ...options });
   const app = join(dir, "app");
   await identities.createOwnedDir(app, someUid);
   return {

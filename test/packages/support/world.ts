@@ -29,7 +29,7 @@ export class World implements AsyncDisposable {
 
   private constructor(directory: string) {
     this.directory = directory;
-    this.identities = createIdentities();
+    this.identities = createIdentities({ helperPath: programs.identityHelper });
   }
 
   static async create(): Promise<World> {

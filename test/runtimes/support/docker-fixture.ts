@@ -34,7 +34,7 @@ export interface AppOptions {
 export class DockerFixture implements AsyncDisposable {
   readonly engine: TestEngine;
   readonly store: string;
-  readonly identities = createIdentities();
+  readonly identities = createIdentities({ helperPath: programs.identityHelper });
   readonly log: string[] = [];
   readonly runtime: DockerRuntime;
   readonly compose: ComposeRuntime;

@@ -11,6 +11,7 @@ import type { Manifest } from "../../../src/packages/manifest.ts";
 import { ProcessRuntime, type ProcessRuntimeOptions } from "../../../src/runtimes/process/process-runtime.ts";
 import type { RunnableApp } from "../../../src/runtimes/runtime.ts";
 import { loadPeerCredentials } from "../../../src/transport/peer-credentials.ts";
+import { programs } from "../../support/programs.ts";
 
 export const isRoot = process.getuid?.() === 0;
 /** Who apps belong to: another user where that is possible. */
@@ -46,7 +47,12 @@ export class Fixture implements AsyncDisposable {
     const { store = await mkdtemp(join(tmpdir(), "svc-runtime-")), ...options } = overrides;
     await chmod(store, 0o755);
     for (const name of ["run", "apps"]) await mkdir(join(store, name), { recursive: true, mode: 0o755 });
-    return new Fixture(store, createIdentities(), await readBootId(), options);
+    return new Fixture(
+      store,
+      createIdentities({ helperPath: programs.identityHelper }),
+      await readBootId(),
+      options,
+    );
   }
 
   /** An app with its directories. */
@@ -105,7 +111,7 @@ export function runtimeOptions(identities: Identities, bootId: string): ProcessR
     bootId,
     svcVersion: "0.0.0-test",
     nodePath: process.execPath,
-    supervisorPath: join(import.meta.dirname, "../../../src/runtimes/process/supervisor.mjs"),
+    supervisorPath: programs.supervisor,
     settleMs: 200,
     log: noLog,
   };

@@ -8,6 +8,7 @@ import { createIdentities } from "../../../src/identity/identities.ts";
 import type { Manifest } from "../../../src/packages/manifest.ts";
 import { requireAllowed, type ContainerClaims } from "../../../src/runtimes/container-policy.ts";
 import type { RunnableApp } from "../../../src/runtimes/runtime.ts";
+import { programs } from "../../support/programs.ts";
 
 export const nobody = 65534;
 /** Where the engine listens. */
@@ -41,7 +42,7 @@ export async function policyDirectory(): Promise<PolicyDirectory> {
   await symlink("/etc", join(dir, "repo/etc"));
   await symlink("/etc", join(dir, "volumes/out"));
   await symlink("..", join(dir, "repo/behind"));
-  const identities = createIdentities();
+  const identities = createIdentities({ helperPath: programs.identityHelper });
   const identity = (): Promise<Identity> => identities.as(nobody);
   const place: PolicyDirectory = {
     dir,
