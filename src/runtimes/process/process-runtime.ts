@@ -2,6 +2,7 @@
  * The embedded runtime: apps as plain processes, each with a supervisor of its own that outlives the daemon.
  */
 import { SvcError } from "../../errors.ts";
+import type { Identity, RequestOptions } from "../../identity/identity.ts";
 import { baseEnvironment, systemDirs } from "../../identity/launch.ts";
 import type { Terminal } from "../../lib/terminal.ts";
 import { FollowingRuntime } from "../followed-apps.ts";
@@ -34,11 +35,6 @@ export interface ProcessRuntimeOptions extends SupervisionOptions {
 
 /** A supervisor that reports more often than this is heard this seldom. */
 const notifyMs = 50;
-
-/** More than a supervisor writes to one file. */
-const maxLogFileBytes = 16 * 1024 * 1024;
-/** Of a log, parsed in one go. */
-const restPieceBytes = 256 * 1024;
 
 /** Runs apps as processes. Operations on one app come one at a time; the caller sees to that. */
 export class ProcessRuntime extends FollowingRuntime<SupervisedApp> implements AppRuntime {
@@ -164,10 +160,9 @@ export class ProcessRuntime extends FollowingRuntime<SupervisedApp> implements A
     if (tail < 1 || (await owner.stat(runDir, logDirName, request)) === undefined) {
       return { lines: [], truncated: false, missedBytes: 0 };
     }
-    const files = (await owner.list(runDir, logDirName, request))
-      .filter(({ name, type }) => type === "file" && logFileStart(name) !== undefined)
-      .map(({ name }) => `${logDirName}/${name}`);
-    const { data, truncated } = await owner.readTail(runDir, files, { maxLines: tail, ...request });
+    const files = await logFilesOf(owner, runDir, request);
+    const paths = files.map(({ path }) => path);
+    const { data, truncated } = await owner.readTail(runDir, paths, { maxLines: tail, ...request });
     return { lines: parseRecords(data.toString()), truncated, missedBytes: 0 };
   }
 
@@ -218,22 +213,19 @@ export class ProcessRuntime extends FollowingRuntime<SupervisedApp> implements A
   ): AsyncGenerator<LogChunk, void> {
     if (signal.aborted) return;
     const owner = await this.#options.identities.as(uid);
-    const names = (await owner.list(runDir, logDirName, { signal })).map(({ name }) => name);
-    const starts = new Map(names.map((name) => [name, logFileStart(name)]));
     let position = seen;
-    for (const [name, start] of starts) {
-      const path = `${logDirName}/${name}`;
-      const sizeBytes = (await owner.stat(runDir, path, { signal }))?.sizeBytes ?? 0;
-      if (start === undefined || start + sizeBytes <= position) continue;
+    for (const { path, start } of await logFilesOf(owner, runDir, { signal })) {
       if (start > position) yield { lines: [], truncated: false, missedBytes: start - position };
-      const bytes = await owner.readFile(runDir, path, { signal, maxBytes: maxLogFileBytes });
-      for (let at = Math.max(0, position - start); at < bytes.length;) {
-        const newline = bytes.indexOf("\n", at + restPieceBytes);
-        const end = newline === -1 ? bytes.length : newline + 1;
-        yield { lines: parseRecords(bytes.toString("utf8", at, end)), truncated: false, missedBytes: 0 };
-        at = end;
+      position = Math.max(position, start);
+      for (;;) {
+        // Piece by piece: a reader who takes long must not keep the owner's helper at work.
+        const piece = await firstOf(owner.openRead(runDir, path, { offset: position - start, signal }));
+        if (piece === undefined) break;
+        // What has no end is the owner's, and no record.
+        const end = piece.lastIndexOf("\n") + 1 || piece.length;
+        yield { lines: parseRecords(piece.toString("utf8", 0, end)), truncated: false, missedBytes: 0 };
+        position += end;
       }
-      position = start + bytes.length;
     }
   }
 
@@ -262,4 +254,28 @@ export class ProcessRuntime extends FollowingRuntime<SupervisedApp> implements A
     }, notifyMs);
     this.#changed.set(id, timer.unref());
   }
+}
+
+interface OwnedLogFile {
+  /** In the run directory. */
+  readonly path: string;
+  /** The position of its first byte. */
+  readonly start: number;
+}
+
+/** The files of a log, the oldest first. */
+async function logFilesOf(
+  owner: Identity,
+  runDir: string,
+  options?: RequestOptions,
+): Promise<readonly OwnedLogFile[]> {
+  return (await owner.list(runDir, logDirName, options)).flatMap(({ name, type }) => {
+    const start = logFileStart(name);
+    return type === "file" && start !== undefined ? [{ path: `${logDirName}/${name}`, start }] : [];
+  });
+}
+
+async function firstOf(bytes: AsyncIterable<Buffer>): Promise<Buffer | undefined> {
+  for await (const piece of bytes) return piece;
+  return undefined;
 }
