@@ -46,14 +46,22 @@ export function declaredSize(request: IncomingRequest): number | undefined {
 export async function isGivenUp(request: IncomingRequest): Promise<boolean> {
   if (request.httpVersionMajor < 2) return false;
   await nextTurn();
-  return (request as IncomingRequest & { stream?: { aborted?: boolean } }).stream?.aborted === true;
+  return streamOf(request)?.aborted === true;
 }
 
 /** HTTP/2 says with the headers whether a body follows. */
 function isEndOfStream(request: IncomingRequest): boolean {
-  return (
-    (request as IncomingRequest & { stream?: { endAfterHeaders?: boolean } }).stream?.endAfterHeaders === true
-  );
+  return streamOf(request)?.endAfterHeaders === true;
+}
+
+interface RequestStream {
+  readonly aborted: boolean;
+  readonly endAfterHeaders: boolean;
+}
+
+/** Node's, of a request that came over HTTP/2. */
+function streamOf(request: IncomingRequest): RequestStream | undefined {
+  return (request as IncomingRequest & { readonly stream?: RequestStream }).stream;
 }
 
 /** The media type of the body in lower case, without its parameters; empty when none is given. */

@@ -66,7 +66,7 @@ for (const isHung of [true, false]) {
 
 rootTest(`what an old compose says of a name is told with what to do${needsRoot}`, async (t) => {
   await using place = await policyDirectory();
-  using yaml = new YamlThread();
+  using yaml = new YamlThread({ threadUrl: programs.settingsThread });
   await writeFile(join(place.dir, "repo/compose.yaml"), "name: shop\nservices: { web: { image: a } }\n");
   const stderr =
     "The Compose file './compose.yaml' is invalid because:\n'name' does not match any of the regexes: '^x-'\n";
