@@ -3,6 +3,8 @@ import { setTimeout as sleep } from "node:timers/promises";
 
 /** No pipe holds as much: what comes beyond it is printed by somebody who cannot be ended. */
 const mostLeftBytes = 4 << 20;
+/** What a pipe held comes without pauses but for those of a busy machine: what comes after more of them is printed by somebody, too. */
+const mostPauses = 5;
 
 /** Tells output that nobody writes any more from output that is taken slowly. */
 export class OutputFlow {
@@ -28,17 +30,16 @@ export class OutputFlow {
   }
 
   /**
-   * Resolves when nothing has come for a while, though more would have been taken.
+   * Resolves when nothing has come for a while, though more would have been taken, or when it is somebody who prints on.
    * @param {number} quietMs
    */
   async ranDry(quietMs) {
     const before = this.#takenBytes;
-    do await sleep(quietMs, undefined, { ref: false });
-    while (this.#isFlowing(quietMs) && this.#takenBytes - before < mostLeftBytes);
-  }
-
-  /** @param {number} quietMs */
-  #isFlowing(quietMs) {
-    return this.#taking > 0 || performance.now() - this.#takenAt < quietMs;
+    for (let pauses = 0; pauses < mostPauses && this.#takenBytes - before < mostLeftBytes;) {
+      await sleep(quietMs, undefined, { ref: false });
+      if (this.#taking > 0) continue;
+      if (performance.now() - this.#takenAt >= quietMs) return;
+      pauses += 1;
+    }
   }
 }

@@ -67,16 +67,21 @@ for (const hasTerminal of [false, true]) {
     t.is(slow.text, expected.join("\n"));
   });
 
-  test.serial(`who outlives an app and prints on ${where} does not keep it from ending`, async (t) => {
-    await inRunDirectory(t);
-    const log = new SlowLog(0) as unknown as LogWriter;
-    if (!hasTerminal) await makeOutputPipes();
-    const terminal = hasTerminal ? new AppTerminal(log) : undefined;
-    const command = "trap '' HUP; (exec yes) & (sleep 0.1; echo x) & sleep 0.2";
-    const app = startApp(specOf(command), log, terminal);
-    await app.exited;
-    await app.drain(quietMs);
-    terminal?.ended(0);
-    t.pass();
-  });
+  for (const [how, printer] of [
+    ["all the time", "exec yes"],
+    ["now and then", "while echo x; do sleep 0.1; done"],
+  ] as const) {
+    test.serial(`who outlives an app and prints ${how} ${where} does not keep it from ending`, async (t) => {
+      await inRunDirectory(t);
+      const log = new SlowLog(0) as unknown as LogWriter;
+      if (!hasTerminal) await makeOutputPipes();
+      const terminal = hasTerminal ? new AppTerminal(log) : undefined;
+      const command = `trap '' HUP; (${printer}) & (sleep 0.1; echo x) & sleep 0.2`;
+      const app = startApp(specOf(command), log, terminal);
+      await app.exited;
+      await app.drain(quietMs);
+      terminal?.ended(0);
+      t.pass();
+    });
+  }
 }
