@@ -116,6 +116,8 @@ export class Consoles {
     await using terminal = await this.#apps.openTerminal(appId, request, caller);
     await using recording = await this.#record(first, size, caller);
     const signal = recording === undefined ? left : AbortSignal.any([left, recording.broken]);
+    // Its owner may have stopped what writes it.
+    const written = (work: Promise<void> = Promise.resolve()): Promise<void> => unlessAborted(work, signal);
     yield { output: { case: "opened", value: { interactive: true, recording: recording?.path ?? "" } } };
     const over = new AbortController();
     using _over = { [Symbol.dispose]: () => over.abort() };
@@ -125,17 +127,17 @@ export class Consoles {
       const next = await unlessAborted(output.next(), signal);
       if (next.done === true) break;
       if ("missedBytes" in next.value) {
-        await recording?.mark(`${next.value.missedBytes} bytes were left out`);
+        await written(recording?.mark(`${next.value.missedBytes} bytes were left out`));
         yield { output: { case: "gap", value: { bytes: BigInt(next.value.missedBytes) } } };
         continue;
       }
       const { data, isError = false } = next.value;
-      await recording?.show(data, isError);
+      await written(recording?.show(data, isError));
       yield { output: { case: isError ? "errorData" : "data", value: data } };
       await unlessAborted(window.sent(data.length), signal);
     }
     const code = await unlessAborted(terminal.exitCode, signal);
-    await recording?.mark(`exit code ${code}`);
+    await written(recording?.mark(`exit code ${code}`));
     yield { output: { case: "exit", value: { code } } };
     await farewell(typing, signal);
   }

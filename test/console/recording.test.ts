@@ -1,5 +1,6 @@
 /** Recordings of sessions: asciicast v2, files of the owner's, bounded. */
 import assert from "node:assert/strict";
+import { once } from "node:events";
 import { chmod, lstat, mkdir, readdir, readFile, rm, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import test from "ava";
@@ -7,6 +8,7 @@ import { AppService, type ConsoleOutput } from "../../gen/svc/v1/app_pb.ts";
 import { isRoot, needsRoot, startDaemon, type UserDoor } from "../support/daemon.ts";
 import { errorOf } from "../support/errors.ts";
 import { freePort, writePackage } from "../support/packages.ts";
+import { noneLeft, processesIn } from "../support/processes.ts";
 
 const nobody = 65534;
 const rootTest = isRoot ? test : test.skip;
@@ -140,9 +142,41 @@ rootTest(`a session does not go on when what records it has ended${needsRoot}`, 
   await using user = await daemon.as(nobody);
   await install(user, daemon.dir, "console: { terminal: false, record: true }\n");
   // As a full disk would, of which cat dies.
-  const end =
-    'for p in /proc/[0-9]*; do case "$(readlink $p/fd/1)" in *.cast) kill -9 ${p#/proc/};; esac; done 2>/dev/null';
+  const end = signalRecorders("KILL");
   const error = await errorOf(hold(user, "shell", ["sh", "-c", `${end}; sleep 5; echo not recorded`], true));
   t.like(error, { code: "Unavailable" });
   t.regex(error.message, /nothing can be written to its logs\/console/);
 });
+
+rootTest(
+  `a session ends with its client though its owner has stopped what records it${needsRoot}`,
+  async (t) => {
+    await using daemon = await startDaemon();
+    await using user = await daemon.as(nobody);
+    await install(user, daemon.dir, "console: { terminal: false, record: true }\n");
+    const command = ["sh", "-c", `${signalRecorders("STOP")}; echo $$; yes`];
+    const leave = new AbortController();
+    const shown = Promise.withResolvers<number>();
+    const inputs = async function* () {
+      yield { appId: "web", session: "shell", command, withoutTerminal: true };
+      await once(leave.signal, "abort");
+    };
+    const held = (async () => {
+      const options = { signal: leave.signal };
+      for await (const { output } of user.client(AppService, "grpc").attachConsole(inputs(), options)) {
+        if (output.case === "data") shown.resolve(Number.parseInt(Buffer.from(output.value).toString(), 10));
+      }
+    })();
+    const pid = await shown.promise;
+    t.true(processesIn(daemon.dir).includes(pid));
+    leave.abort();
+    t.like(await errorOf(held), { code: "Canceled" });
+    await noneLeft(daemon.dir, 60_000, [pid]);
+  },
+);
+
+/** For a shell of the session, which may begin before what records it is there. */
+function signalRecorders(signal: string): string {
+  const isOne = `case "$(readlink $p/fd/1)" in *.cast) kill -${signal} "$(basename $p)" && found=1;; esac`;
+  return `while [ -z "$found" ]; do for p in /proc/[0-9]*; do ${isOne}; done; done 2>/dev/null`;
+}
