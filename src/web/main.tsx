@@ -25,6 +25,8 @@ function Page() {
 }
 
 const signingIn = signInByAddress();
+// A browser does not load a page again for another fragment, such as the next code's.
+addEventListener("hashchange", () => void signInByAddress());
 startRouting();
 document.body.replaceChildren();
 render(<Page />, document.body);

@@ -29,9 +29,16 @@ export function pathTo(view: ViewName, ...args: readonly string[]): string {
   return `#/${[view, ...args].map(encodeURIComponent).join("/")}`;
 }
 
+/** What one signs in with, which comes in the place of a view: undefined for a view. */
+export function codeIn(fragment: string): string | undefined {
+  return /^#code=(svco_[\w-]+)$/.exec(fragment)?.[1];
+}
+
 /** Follows the address from now on. */
 export function startRouting(): void {
-  const read = (): void => void (route.value = routeAt(location.hash));
+  const read = (): void => {
+    if (codeIn(location.hash) === undefined) route.value = routeAt(location.hash);
+  };
   addEventListener("hashchange", read);
   read();
 }

@@ -1,8 +1,10 @@
 /** Who this tab acts as: signed out, or with a token that is in memory alone and goes with the tab. */
 import { signal } from "@preact/signals";
 import { createApi, describeError, isOfDaemon, type Api } from "./api.ts";
+import { dropDrafts } from "./drafts.ts";
 import { loadAgain } from "./load-again.ts";
 import { NodeView } from "./node-view.ts";
+import { codeIn, pathTo, route } from "./route.ts";
 import { texts } from "./texts.ts";
 
 export type Session =
@@ -20,9 +22,12 @@ export const session = signal<Session>({ kind: "out" });
 
 /** Signs in with the code in the address, if there is one; it leaves the address and the history first. */
 export async function signInByAddress(): Promise<void> {
-  const code = /^#code=(svco_[\w-]+)$/.exec(location.hash)?.[1];
+  const code = codeIn(location.hash);
   if (code === undefined) return;
-  history.replaceState(undefined, "", location.pathname);
+  const { view, args } = route.value;
+  history.replaceState(undefined, "", view === "overview" ? location.pathname : pathTo(view, ...args));
+  // Whose code it is may be another user's.
+  if (session.value.kind === "in") session.value.node.close();
   session.value = { kind: "working" };
   try {
     enter(await trade(code), true);
@@ -57,6 +62,7 @@ export async function signOut(): Promise<void> {
   const { value } = session;
   if (value.kind !== "in") return;
   value.node.close();
+  dropDrafts();
   session.value = { kind: "out", message: texts.signIn.ended };
   if (value.isOwn) await value.api.sessions.endSessions({}).catch(() => undefined);
 }

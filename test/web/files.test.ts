@@ -13,9 +13,11 @@ import {
   writeFile,
 } from "node:fs/promises";
 import { join } from "node:path";
+import { SessionService } from "../../gen/svc/v1/session_pb.ts";
 import { needsRoot } from "../support/daemon.ts";
 import { eventually } from "../support/eventually.ts";
 import { isForEverybody } from "./support/for-everybody.ts";
+import { addressFor } from "./support/open-page.ts";
 import { browserTest, needsBrowser, openView, shareNode, usersTest } from "./support/shared-node.ts";
 
 const node = shareNode();
@@ -171,6 +173,62 @@ browserTest(`files are looked at, uploaded, changed, renamed and deleted${needsB
     [],
   );
 });
+
+browserTest(
+  `what is typed stays until it is saved, through a session's end, too${needsBrowser}`,
+  async (t) => {
+    t.timeout(180_000);
+    const { daemon, browser } = node;
+    const dir = join(daemon.dir, "drafts");
+    await mkdir(dir);
+    const file = join(dir, "notes.txt");
+    await writeFile(file, "first\n");
+    const { page } = await openView(browser, daemon, viewOf(file));
+    const asked: string[] = [];
+    page.on("dialog", (dialog) => asked.push(dialog.type()));
+    const text = page.getByLabel("Text of the file");
+    const button = (name: string) => page.getByRole("button", { name });
+    const look = (hash: string) => page.evaluate(`location.hash = ${JSON.stringify(hash)}`);
+    await button("Edit").click();
+    await text.fill("what took long");
+    await look(viewOf(dir));
+    await page.getByRole("link", { name: "notes.txt" }).click();
+    await page.getByText("What you typed here is not saved yet.").waitFor();
+    t.is(await text.inputValue(), "what took long");
+    await page.close({ runBeforeUnload: true });
+    await eventually(() => {
+      assert.deepEqual(asked, ["beforeunload"]);
+      return Promise.resolve();
+    });
+
+    // A daemon that was started anew knows no session. Whoever then comes with another code has the same page, and is where they were.
+    await daemon.client(SessionService).endSessions({});
+    await page.getByText("svc web", { exact: true }).waitFor();
+    await page.goto(await addressFor(daemon));
+    await page.getByText("What you typed here is not saved yet.").waitFor();
+    t.is(new URL(page.url()).hash, viewOf(file));
+    t.is(await text.inputValue(), "what took long");
+    await writeFile(file, "somebody else's");
+    await button("Save").click();
+    await page.getByText(/Somebody else has changed it/).waitFor();
+    t.is(await readFile(file, "utf8"), "somebody else's");
+    await button("Leave without saving").click();
+    await page.locator("pre.command").waitFor();
+    t.is(await page.locator("pre.command").textContent(), "somebody else's");
+    await button("Edit").click();
+    await text.fill("ours");
+    await button("Save").click();
+    await page.getByText("Saved.").waitFor();
+    t.is(await readFile(file, "utf8"), "ours");
+
+    await button("Edit").click();
+    await text.fill("secret");
+    await button("Sign out").click();
+    await page.goto(await addressFor(daemon));
+    await page.locator("pre.command").waitFor();
+    t.is(await page.locator("pre.command").textContent(), "ours", "who signs out leaves nothing");
+  },
+);
 
 browserTest(`one refused file stops no other, and cancelling stops them all${needsBrowser}`, async (t) => {
   t.timeout(120_000);

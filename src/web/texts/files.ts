@@ -86,10 +86,11 @@ export const fileTexts = {
   text: "Text of the file",
   save: "Save",
   saved: "Saved.",
+  unsaved: "What you typed here is not saved yet.",
   savedUntil: "Saved, but for what you typed since.",
   mixedEnds: "Its lines end in several ways, which a change here would not keep: download it to change it.",
   leave: "Leave without saving",
   changed:
-    "Somebody else has changed it since you opened it. Copy what you typed, open it again, and put it in.",
+    "Somebody else has changed it since you opened it. Copy what you typed, leave it without saving, and put it into what is there now.",
   special: "It is neither a file nor a folder.",
 };

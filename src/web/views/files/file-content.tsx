@@ -1,8 +1,9 @@
 import { useSignal } from "@preact/signals";
-import { useEffect } from "preact/hooks";
+import { useEffect, useMemo } from "preact/hooks";
 import type { FileEntry } from "../../../../gen/svc/v1/file_pb.ts";
 import { useAction } from "../../action.ts";
 import { describeError, type Api } from "../../api.ts";
+import { draftAt, dropDraft, keepDraft, type FileText } from "../../drafts.ts";
 import { Failure } from "../../parts/failure.tsx";
 import { Text } from "../../parts/text.tsx";
 import { When } from "../../parts/when.tsx";
@@ -18,26 +19,24 @@ import type { FileClient } from "./paths.ts";
 /** Longer files are downloaded. */
 const mostShownBytes = 512 * 1024;
 
-interface Content {
-  /** Undefined for what is no text. */
-  readonly text: string | undefined;
-  readonly isWhole: boolean;
-  readonly etag: string;
-}
-
 interface Props {
   api: Api;
   client: FileClient;
   entry: FileEntry;
+  /** Of the reader. */
+  uid: number;
 }
 
 /** A file as text, which may be changed; everything else may be downloaded. */
-export function FileContent({ api, client, entry }: Props) {
+export function FileContent({ api, client, entry, uid }: Props) {
   const { path, name, sizeBytes, modifiedAt, owner, group, mode } = entry;
-  const content = useSignal<Content | undefined>(undefined);
+  const place = { uid, path };
+  const kept = useMemo(() => draftAt(place), [uid, path]);
+  const content = useSignal(kept?.before);
   const problem = useSignal("");
-  const draft = useSignal<string | undefined>(undefined);
-  const said = useSignal("");
+  const draft = useSignal(kept?.typed);
+  const said = useSignal(kept === undefined ? "" : says.unsaved);
+  const left = useSignal(0);
   const { busy, failure, perform } = useAction();
   const read = async (signal: AbortSignal): Promise<void> => {
     try {
@@ -48,11 +47,27 @@ export function FileContent({ api, client, entry }: Props) {
     }
   };
   useEffect(() => {
+    // What is typed was made of what it was then.
+    if (draft.value !== undefined) return;
     const over = new AbortController();
     void read(over.signal);
     return () => over.abort();
-  }, [client, path]);
-  const save = (typed: string, before: Content, end: string): Promise<void> =>
+  }, [client, path, left.value]);
+  const type = (typed: string): void => {
+    draft.value = typed;
+    said.value = "";
+    const before = content.value;
+    if (before === undefined || typed === before.text) dropDraft(place);
+    else keepDraft(place, { typed, before });
+  };
+  const leave = (): void => {
+    dropDraft(place);
+    draft.value = undefined;
+    content.value = undefined;
+    said.value = "";
+    left.value++;
+  };
+  const save = (typed: string, before: FileText, end: string): Promise<void> =>
     perform("save", async (signal) => {
       const sent = typed.replaceAll("\n", end);
       try {
@@ -62,12 +77,14 @@ export function FileContent({ api, client, entry }: Props) {
           ? new ToldError(says.changed)
           : error;
       }
+      if (draft.value === typed) dropDraft(place);
       await read(signal);
       // Whoever types goes on meanwhile.
       const isAll = draft.value === typed || draft.value === undefined;
       if (isAll) draft.value = undefined;
       // Somebody else was faster: what is typed now was not made of theirs.
       else if (content.value?.text !== sent) content.value = before;
+      if (draft.value !== undefined) type(draft.value);
       said.value = isAll ? says.saved : says.savedUntil;
     });
   const now = content.value;
@@ -113,16 +130,13 @@ export function FileContent({ api, client, entry }: Props) {
             rows={24}
             spellcheck={false}
             value={draft.value}
-            onInput={({ currentTarget }) => {
-              draft.value = currentTarget.value;
-              said.value = "";
-            }}
+            onInput={({ currentTarget }) => type(currentTarget.value)}
           />
           <div class="row">
             <button type="submit" aria-busy={busy === "save"}>
               {says.save}
             </button>
-            <button type="button" onClick={() => (draft.value = undefined)}>
+            <button type="button" onClick={leave}>
               {says.leave}
             </button>
           </div>
@@ -132,7 +146,7 @@ export function FileContent({ api, client, entry }: Props) {
   );
 }
 
-function Shown({ of: { text, isWhole } }: { of: Content }) {
+function Shown({ of: { text, isWhole } }: { of: FileText }) {
   if (!isWhole) return <p class="notice">{says.tooLong}</p>;
   if (text === undefined) return <p class="notice">{says.notShown}</p>;
   if (text === "") return <p>{says.emptyFile}</p>;
@@ -151,7 +165,7 @@ function endOf(text: string): string | undefined {
   return rest.includes("\n") ? undefined : "\r\n";
 }
 
-async function readText(client: FileClient, path: string, signal: AbortSignal): Promise<Content> {
+async function readText(client: FileClient, path: string, signal: AbortSignal): Promise<FileText> {
   const decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
   let [text, etag, isWhole, isText]: [string, string, boolean, boolean] = ["", "", true, true];
   for await (const piece of client.readFile({ path, length: BigInt(mostShownBytes) }, { signal })) {

@@ -40,6 +40,7 @@ export function FilesView({ api, node, args }: ViewProps) {
     [client, path],
   );
   const { failure } = live;
+  const uid = node.status.value?.caller?.uid;
   // What was read is of the path before until this one is there.
   const value = live.value !== undefined && pathOf(live.value) === path ? live.value : undefined;
   // What was begun in it says how it went, whether the daemon answers or not; the text that one types in a file stays, whatever happens.
@@ -65,7 +66,9 @@ export function FilesView({ api, node, args }: ViewProps) {
       {isShown && value?.kind === "directory" && (
         <Directory key={path} api={api} client={client} path={path} listing={value} onDone={live.again} />
       )}
-      {value?.kind === "file" && <FileContent key={path} api={api} client={client} entry={value.entry} />}
+      {value?.kind === "file" && uid !== undefined && (
+        <FileContent key={path} api={api} client={client} entry={value.entry} uid={uid} />
+      )}
       {failure === "" && value?.kind === "special" && <p>{says.special}</p>}
     </>
   );
