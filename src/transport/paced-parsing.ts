@@ -17,21 +17,34 @@ export function parseInTurns(connection: Connection, turns: FairTurns): void {
   const { socket } = connection;
   const [parse] = socket.listeners("data") as ((piece: Buffer) => void)[];
   if (parse === undefined) throw new Error("nobody reads the connection");
+  /** What has just come, until it is parsed or kept. */
+  let arrived: Buffer | undefined;
+  /** Whether the socket keeps what must wait, and reads no more until that is parsed. */
+  let isKept = false;
+  let isTaking = false;
   let isOver = false;
 
+  const receive = (bytes: Buffer): void => {
+    arrived = bytes;
+    if (isTaking) return;
+    next();
+    if (arrived !== undefined) keep(arrived);
+  };
+  const keep = (bytes: Buffer): void => {
+    arrived = undefined;
+    isKept = true;
+    socket.pause();
+    socket.unshift(bytes);
+  };
   const next = (): void => {
     if (connection.awaitsTurn || isOver || socket.destroyed) return;
-    if (socket.readableLength === 0) {
-      // Goes on reading, and hears of the end.
-      socket.read();
-    } else if (connection.isReadyForMore) {
-      if (connection.share.kind === "unknown") {
-        // Who it is stands in what it sends: by its turn among all who have not said so it would have lost its place.
-        parsePiece();
-      } else {
-        connection.awaitsTurn = true;
-        turns.run(connection.share.name, parseInTurn);
-      }
+    if ((arrived === undefined && !isKept) || !connection.isReadyForMore) return;
+    if (connection.share.kind === "unknown") {
+      // Who it is stands in what it sends: by its turn among all who have not said so it would have lost its place.
+      parsePiece();
+    } else {
+      connection.awaitsTurn = true;
+      turns.run(connection.share.name, parseInTurn);
     }
   };
   const parseInTurn = (): void => {
@@ -44,15 +57,28 @@ export function parseInTurns(connection: Connection, turns: FairTurns): void {
   const parsePiece = (): void => {
     // Node's parser is another connection's by now: what were parsed then would be that one's next request.
     if (isOver || socket.destroyed) return;
-    const bytes = socket.read() as Buffer | null;
-    if (bytes === null) return;
+    const bytes = take();
+    if (bytes === undefined) return;
     const isBody = connection.bodyLeftBytes > 0;
     const size = sizeOfPiece(bytes);
-    if (size < bytes.length) socket.unshift(bytes.subarray(size));
+    if (size < bytes.length) keep(bytes.subarray(size));
     parse(size < bytes.length ? bytes.subarray(0, size) : bytes);
     // The parser has copied the body.
     if (isBody && size === bytes.length) giveBack(bytes);
     if (!connection.isInTurn) next();
+  };
+  const take = (): Buffer | undefined => {
+    if (arrived === undefined && isKept) {
+      isKept = false;
+      isTaking = true;
+      // Comes as "data", as all does. Before it is parsed, as what node wants then stands.
+      socket.read();
+      socket.resume();
+      isTaking = false;
+    }
+    const bytes = arrived;
+    arrived = undefined;
+    return bytes;
   };
   const sizeOfPiece = (bytes: Buffer): number => {
     const { bodyLeftBytes } = connection;
@@ -65,10 +91,11 @@ export function parseInTurns(connection: Connection, turns: FairTurns): void {
     return size;
   };
   // Node says with "resume" that it wants more, and a full answer or body is followed by "drain" or by "resume".
-  socket.on("readable", next).on("resume", next).on("drain", next).off("data", parse);
+  socket.on("data", receive).on("resume", next).on("drain", next).off("data", parse);
   connection.onEnd = next;
   connection.onHold = () => {
     isOver = true;
-    socket.off("readable", next).off("resume", next).off("drain", next);
+    socket.off("data", receive).off("resume", next).off("drain", next);
   };
+  socket.resume();
 }
