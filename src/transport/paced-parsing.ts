@@ -21,6 +21,7 @@ export function parseInTurns(connection: Connection, turns: FairTurns): void {
   let arrived: Buffer | undefined;
   /** Whether the socket keeps what must wait, and reads no more until that is parsed. */
   let isKept = false;
+  /** Whether what was kept is asked for, to be parsed now. */
   let isTaking = false;
   let isOver = false;
 
@@ -28,13 +29,14 @@ export function parseInTurns(connection: Connection, turns: FairTurns): void {
     arrived = bytes;
     if (isTaking) return;
     next();
-    if (arrived !== undefined) keep(arrived);
+    keepRest();
   };
-  const keep = (bytes: Buffer): void => {
-    arrived = undefined;
+  const keepRest = (): void => {
+    if (arrived === undefined) return;
     isKept = true;
     socket.pause();
-    socket.unshift(bytes);
+    socket.unshift(arrived);
+    arrived = undefined;
   };
   const next = (): void => {
     if (connection.awaitsTurn || isOver || socket.destroyed) return;
@@ -61,7 +63,10 @@ export function parseInTurns(connection: Connection, turns: FairTurns): void {
     if (bytes === undefined) return;
     const isBody = connection.bodyLeftBytes > 0;
     const size = sizeOfPiece(bytes);
-    if (size < bytes.length) keep(bytes.subarray(size));
+    if (size < bytes.length) {
+      arrived = bytes.subarray(size);
+      keepRest();
+    }
     parse(size < bytes.length ? bytes.subarray(0, size) : bytes);
     // The parser has copied the body.
     if (isBody && size === bytes.length) giveBack(bytes);
