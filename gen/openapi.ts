@@ -2478,8 +2478,9 @@ export interface components {
             /** @description The installed version: the tag, else the short commit, else the manifest's version. */
             version: string;
             /**
-             * @description The lifecycle state. FAILED: its last start or install failed. CRASHED: it exited by itself and its restart
-             *     policy gave up. UNKNOWN: its engine cannot be asked.
+             * @description The lifecycle state. FAILED: its last start or install failed, or what svc keeps of it is damaged: it can only be looked at,
+             *     stopped and removed then, all else is `store_damaged`. CRASHED: it exited by itself and its restart policy gave up.
+             *     UNKNOWN: its engine cannot be asked.
              * @enum {string}
              */
             state: "INSTALLING" | "STOPPED" | "STARTING" | "RUNNING" | "STOPPING" | "UPGRADING" | "RESTORING" | "REMOVING" | "FAILED" | "CRASHED" | "UNKNOWN";

@@ -99,7 +99,7 @@ export class Adoption implements Disposable {
 
 /** What of a status is worth a write: a settled state other than the recorded one. */
 function settledPatch(app: AppRecord, { state, reason }: RuntimeStatus): AppPatch | undefined {
-  if (app.state === "INSTALLING" || state === app.state) return undefined;
+  if (app.state === "INSTALLING" || state === app.state || app.unreadable !== undefined) return undefined;
   if (state === "RUNNING") return { state, stateReason: reason };
   // Nothing runs of what could not be started; that it failed is what its owner has to know.
   if (app.state === "FAILED") return undefined;

@@ -55,6 +55,8 @@ interface AppColumns {
 export interface AppRecord extends Readonly<AppColumns>, Readonly<AppDocument> {
   /** Grows with every write of the row. */
   readonly rowVersion: number;
+  /** Why the row cannot be read: all but its columns is made up then, see `unreadable-app.ts`. Absent where it can. */
+  readonly unreadable?: string;
 }
 
 /** An app that is not in the database yet. */
@@ -105,6 +107,7 @@ export interface AppRow {
   updated_at: number;
 }
 
+/** @throws SyntaxError for what is no JSON; whether it is an app is not looked at, see `readApp` */
 export function recordOfRow(row: AppRow): AppRecord {
   return {
     // Records from before these were kept have none.

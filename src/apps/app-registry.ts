@@ -1,9 +1,11 @@
 /** The installed apps as the database has them, kept in memory and read again when somebody wrote. */
 import { isDeepStrictEqual } from "node:util";
 import { notFound } from "../errors.ts";
+import { noLog, type Log } from "../lib/log.ts";
 import type { Store } from "../store/store.ts";
-import { recordOfRow, type AppRecord, type AppRow } from "./app-record.ts";
+import type { AppRecord, AppRow } from "./app-record.ts";
 import { operationOfRow, type Operation, type OperationRow } from "./operations.ts";
+import { readApp } from "./unreadable-app.ts";
 
 /** Who asks: the part of the transport's user context that the apps go by. */
 export interface AppCaller {
@@ -16,6 +18,7 @@ export interface AppCaller {
 
 export class AppRegistry implements Disposable {
   readonly #store: Store;
+  readonly #log: Pick<Log, "error">;
   readonly #subscription: Disposable;
   #apps = new Map<string, AppRecord>();
   #operations = new Map<string, Operation>();
@@ -23,9 +26,12 @@ export class AppRegistry implements Disposable {
   #version: number | undefined;
   #revision = 0;
   #stale = true;
+  /** Those of which the log says already that they cannot be read. */
+  readonly #told = new Set<string>();
 
-  constructor(store: Store) {
+  constructor(store: Store, log: Pick<Log, "error"> = noLog) {
     this.#store = store;
+    this.#log = log;
     this.#subscription = store.onChange(() => this.invalidate());
   }
 
@@ -97,6 +103,7 @@ export class AppRegistry implements Disposable {
     const changed = versions.filter(({ id, updated_at }) => known.get(id)?.rowVersion !== updated_at);
     if (changed.length > 0 || versions.length !== known.size) {
       this.#apps = this.#readApps(versions, new Set(changed.map(({ id }) => id)));
+      for (const id of this.#told) if (!this.#apps.has(id)) this.#told.delete(id);
       this.#revision++;
     }
     this.#version = version;
@@ -107,7 +114,7 @@ export class AppRegistry implements Disposable {
     // The first time, and when most are new, one pass over all rows beats asking for each.
     if (changedIds.size > versions.length / 2) {
       for (const row of this.#store.all<AppRow>("SELECT * FROM apps ORDER BY id")) {
-        fresh.set(row.id, recordOfRow(row));
+        fresh.set(row.id, this.#readRow(row));
       }
       return fresh;
     }
@@ -133,7 +140,21 @@ export class AppRegistry implements Disposable {
 
   #read(id: string): AppRecord | undefined {
     const row = this.#store.get<AppRow>("SELECT * FROM apps WHERE id = ?", id);
-    return row === undefined ? undefined : recordOfRow(row);
+    return row === undefined ? undefined : this.#readRow(row);
+  }
+
+  #readRow(row: AppRow): AppRecord {
+    const app = readApp(row);
+    if (app.unreadable === undefined) {
+      this.#told.delete(app.id);
+    } else if (!this.#told.has(app.id)) {
+      this.#told.add(app.id);
+      this.#log.error(
+        { appId: app.id, problem: app.unreadable },
+        "what is kept of an app cannot be read: it shows as FAILED, and can be stopped and removed",
+      );
+    }
+    return app;
   }
 
   [Symbol.dispose](): void {

@@ -135,6 +135,8 @@ export function stateOf(
     const reason = operation?.detail.awaitsEngine === true ? "it waits for the container engine" : "";
     return { state: underway, reason };
   }
+  // Whatever runs of it: what it was told to do cannot be read any more.
+  if (app.unreadable !== undefined) return { state: "FAILED", reason: app.stateReason };
   // Nothing runs of what could not be started; that it failed is what its owner has to know.
   if (app.state === "FAILED" && !isUp(status?.state)) return { state: "FAILED", reason: app.stateReason };
   if (status !== undefined && app.state !== "INSTALLING")

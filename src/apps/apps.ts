@@ -58,6 +58,7 @@ import { Recovery } from "./recovery.ts";
 import { Remover } from "./removal.ts";
 import { Repuller, type RepullResult } from "./repull.ts";
 import { Restorer } from "./restore.ts";
+import { requireReadable } from "./unreadable-app.ts";
 import { WantedState } from "./wanted-state.ts";
 import { Upgrader, type UpgradeRequest, type UpgradeResult } from "./upgrade.ts";
 
@@ -132,7 +133,7 @@ export class Apps implements AsyncDisposable {
   constructor(options: AppsOptions) {
     this.#options = options;
     const { store, executor, identities, packages, paths, buildEnv, runUidOf, userName, now, log } = options;
-    const registry = new AppRegistry(store);
+    const registry = new AppRegistry(store, log);
     const operations = new Operations({
       store,
       executor,
@@ -310,7 +311,7 @@ export class Apps implements AsyncDisposable {
   }
 
   async get(id: string, caller: AppCaller): Promise<App> {
-    return this.#views.view(await this.#find(id, caller));
+    return this.#views.view(await this.#findAny(id, caller));
   }
 
   /** A turn among those who fetch what users named. @throws SvcError as {@link InstallTurns.take} */
@@ -341,7 +342,7 @@ export class Apps implements AsyncDisposable {
 
   /** Resolves with the bytes that were freed. @throws SvcError see {@link Remover.remove} */
   async remove(id: string, caller: AppCaller): Promise<number> {
-    return this.#remover.remove(await this.#find(id, caller));
+    return this.#remover.remove(await this.#findAny(id, caller));
   }
 
   /** @throws SvcError see {@link Lifecycle.start} */
@@ -352,7 +353,7 @@ export class Apps implements AsyncDisposable {
 
   /** @throws SvcError see {@link Lifecycle.stop} */
   async stopApp(id: string, caller: AppCaller): Promise<App> {
-    await this.#lifecycle.stop(await this.#find(id, caller));
+    await this.#lifecycle.stop(await this.#findAny(id, caller));
     return this.get(id, caller);
   }
 
@@ -448,12 +449,13 @@ export class Apps implements AsyncDisposable {
     return cancelably(work, (within) => this.#cloner.clone(app, request, caller, within));
   }
 
-  /** The app as svc keeps it. */
+  /** The apps as svc keeps them, but for those that cannot be read. */
   async all(): Promise<readonly AppRecord[]> {
     await this.#adopted;
-    return this.#registry.all();
+    return this.#registry.all().filter(({ unreadable }) => unreadable === undefined);
   }
 
+  /** The app as svc keeps it. @throws SvcError `store_damaged` */
   async record(id: string, caller: AppCaller): Promise<AppRecord> {
     return this.#find(id, caller);
   }
@@ -562,8 +564,15 @@ export class Apps implements AsyncDisposable {
     return runtime.openTerminal(this.#runnable(app), request);
   }
 
-  /** The app, once it is known what runs of it. */
+  /** As {@link #findAny}. @throws SvcError `store_damaged` for one that cannot be read */
   async #find(id: string, caller: AppCaller): Promise<AppRecord> {
+    const app = await this.#findAny(id, caller);
+    requireReadable(app);
+    return app;
+  }
+
+  /** The app, once it is known what runs of it. */
+  async #findAny(id: string, caller: AppCaller): Promise<AppRecord> {
     this.#registry.find(id, caller);
     await this.#adoption.of(id);
     return this.#registry.find(id, caller);
@@ -597,7 +606,9 @@ export class Apps implements AsyncDisposable {
   /** Their roots were their owners' once. */
   async #claimTrees(): Promise<void> {
     const { identities, paths, log } = this.#options;
-    await mapBounded(this.#registry.all(), claimedAtOnce, async ({ id, runUid }) => {
+    // Whose files those of the others are is not known.
+    const readable = this.#registry.all().filter(({ unreadable }) => unreadable === undefined);
+    await mapBounded(readable, claimedAtOnce, async ({ id, runUid }) => {
       await nextTurn();
       try {
         await (await identities.tree(paths.appDir(id), runUid)).claim();

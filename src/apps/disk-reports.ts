@@ -55,11 +55,14 @@ export class DiskReports {
     cacheBytes: number,
     signal?: AbortSignal,
   ): Promise<MessageInitShape<typeof DiskReportSchema>> {
-    const users = [...Map.groupBy(apps, (app) => app.runUid)];
+    const [known, damaged] = [apps.filter(isReadable), apps.filter((app) => !isReadable(app))];
+    const users = [...Map.groupBy(known, (app) => app.runUid)];
     const rows = await mapBounded(users, usersAtOnce, ([uid, own]) => this.#rowsOf(uid, own, signal));
     const { bsize, blocks, bfree, bavail } = await statfs(this.#options.paths.appsDir, { bigint: true });
     return {
-      apps: rows.flat().toSorted((a, b) => Number((b.totalBytes ?? 0n) - (a.totalBytes ?? 0n))),
+      apps: [...rows.flat(), ...damaged.map((app) => rowOf(app, nothing(app.stateReason)))].toSorted((a, b) =>
+        Number((b.totalBytes ?? 0n) - (a.totalBytes ?? 0n)),
+      ),
       filesystem: {
         sizeBytes: blocks * bsize,
         usedBytes: (blocks - bfree) * bsize,
@@ -142,6 +145,11 @@ export class DiskReports {
     this.#options.log.warn({ err: error, subject }, "an app could not be measured");
     return "it could not be measured";
   }
+}
+
+/** Whose files those of the others are is not known. */
+function isReadable({ unreadable }: AppRecord): boolean {
+  return unreadable === undefined;
 }
 
 function nothing(problem: string): TreeSizes {

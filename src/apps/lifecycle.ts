@@ -134,7 +134,8 @@ export class Lifecycle {
     const stopped: AppPatch = { state: "STOPPED", stateReason: "", failure: null };
     const stop = async (app: AppRecord): Promise<AppPatch> => {
       await this.#runtimeOf(app).stop(this.#runnable(app));
-      return stopped;
+      // Nothing can be changed within what cannot be read.
+      return app.unreadable === undefined ? stopped : {};
     };
     // Why it did not start is nothing any more to those who have it stopped; what runs of it all the same is ended later.
     const afterError = ({ state, failure }: AppRecord): AppPatch =>

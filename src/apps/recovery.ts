@@ -27,6 +27,15 @@ type OneWay = (Pick<Way, "resume"> | Pick<Way, "undo">) & {
   readonly leavesHalf?: readonly string[];
 };
 
+/** What goes by the manifest: of an app whose row cannot be read it can be neither finished nor undone. */
+const needsManifest: ReadonlySet<AppOperationKind> = new Set([
+  "start",
+  "restart",
+  "repull",
+  "upgrade",
+  "restore",
+]);
+
 function waysOf(options: RecoveryOptions): Readonly<Record<AppOperationKind, OneWay>> {
   const { operations, registry, installer, upgrader, remover, lifecycle, backupHold, restorer } = options;
   const end = (operation: Operation): Promise<void> => operations.end(operation);
@@ -97,13 +106,17 @@ export class Recovery {
 
   /** Undoes what was not acknowledged, and finishes what was promised to go on. A failure is logged; the next sweep tries again. */
   async recover(operation: Operation): Promise<void> {
-    const { operations, log } = this.#options;
+    const { operations, registry, log } = this.#options;
     if (!(await operations.adopt(operation))) return;
     const { id, appId, kind, phase } = operation;
     if (!this.#failed.has(id)) {
       log.info({ appId, kind, phase }, "an operation was left behind; bringing the app to rest");
     }
     try {
+      if (needsManifest.has(kind) && registry.get(appId)?.unreadable !== undefined) {
+        await operations.end(operation);
+        return;
+      }
       const way = this.#ways[kind];
       await ("resume" in way ? way.resume(operation) : way.undo(operation));
       this.#failed.delete(id);

@@ -25,13 +25,13 @@ export class Remover {
    *   then the removal goes on with the engine
    */
   async remove(app: AppRecord): Promise<number> {
-    const { operations, runtimeOf, runnable } = this.#options;
+    const { operations, runtimeOf, runnable, runUidOf } = this.#options;
     await runtimeOf(app).requireAnswer?.(runnable(app));
     const operation = await operations.begin({
       appId: app.id,
       kind: "remove",
       phase: "stop",
-      detail: { runUid: app.runUid },
+      detail: { runUid: app.unreadable === undefined ? app.runUid : await runUidOf(app.ownerUid) },
       statements: [patchApp(app.id, { desired: "stopped" })],
     });
     const deadlineMs = performance.now() + this.#patienceMs;

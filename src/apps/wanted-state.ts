@@ -123,7 +123,8 @@ export class WantedState implements AsyncDisposable {
     const { registry, runtimeOf, lifecycle, log } = this.#options;
     const app = registry.get(id);
     if (this.#hasEnded || this.#starts.has(id)) return;
-    if (app?.desired !== "running" || isUp(runtimeOf(app).status(id)?.state)) {
+    const isWanted = app?.desired === "running" && app.unreadable === undefined;
+    if (!isWanted || isUp(runtimeOf(app).status(id)?.state)) {
       this.#due.forget(id);
       return;
     }

@@ -78,8 +78,9 @@ export type App = Message<"svc.v1.App"> & {
   version: string;
 
   /**
-   * The lifecycle state. FAILED: its last start or install failed. CRASHED: it exited by itself and its restart
-   * policy gave up. UNKNOWN: its engine cannot be asked.
+   * The lifecycle state. FAILED: its last start or install failed, or what svc keeps of it is damaged: it can only be looked at,
+   * stopped and removed then, all else is `store_damaged`. CRASHED: it exited by itself and its restart policy gave up.
+   * UNKNOWN: its engine cannot be asked.
    *
    * @generated from field: string state = 8;
    */

@@ -1,0 +1,111 @@
+/** An app whose row is damaged takes no other away, and can be stopped, brought back from a backup, and removed. */
+import assert from "node:assert/strict";
+import { join } from "node:path";
+import { DatabaseSync } from "node:sqlite";
+import test from "ava";
+import { AppService } from "../../gen/svc/v1/app_pb.ts";
+import { BackupService } from "../../gen/svc/v1/backup_pb.ts";
+import { DaemonService } from "../../gen/svc/v1/daemon_pb.ts";
+import { sharedDaemon } from "../support/daemon-test.ts";
+import type { TestDaemon } from "../support/daemon.ts";
+import { errorOf } from "../support/errors.ts";
+import { eventually } from "../support/eventually.ts";
+import { freePort, writePackage } from "../support/packages.ts";
+
+const emptyDaemon = sharedDaemon();
+
+/** Writes what the daemon would not. */
+function damage({ storeDir }: TestDaemon, id: string, column: string, value: string): void {
+  using database = new DatabaseSync(join(storeDir, "svc.db"), { timeout: 5_000 });
+  database.exec("PRAGMA ignore_check_constraints = ON");
+  database.prepare(`UPDATE apps SET ${column} = ?, updated_at = updated_at + 1 WHERE id = ?`).run(value, id);
+}
+
+/** The app's answer, or undefined while nobody listens. */
+async function answerOf(port: number): Promise<number | undefined> {
+  return fetch(`http://127.0.0.1:${port}/`).then(
+    ({ status }) => status,
+    () => undefined,
+  );
+}
+
+async function installTwo(daemon: TestDaemon): Promise<number> {
+  const apps = daemon.client(AppService);
+  const port = await freePort();
+  await writePackage(join(daemon.dir, "package"), port);
+  for (const id of ["web", "web-2"]) {
+    assert.equal((await apps.installApp({ spec: join(daemon.dir, "package") })).id, id);
+  }
+  return port;
+}
+
+const seen = ({ apps }: { apps: { id: string; state: string }[] }): string[] =>
+  apps.map(({ id, state }) => `${id} ${state}`);
+
+for (const [what, column, value] of [
+  ["is no JSON", "record", '{"runUid":'],
+  ["lacks what an app is", "record", "{}"],
+  ["is another kind of JSON", "record", "null"],
+  [
+    "has a manifest of another shape",
+    "record",
+    '{"runUid":0,"version":"1","origin":{"url":""},"manifest":{}}',
+  ],
+  ["names a runtime that there is not", "runtime", "pr0cess"],
+  ["has settings that are none", "settings", "[1"],
+] as const) {
+  test(`an app whose row ${what} is shown as failed beside the others, and can be removed`, async (t) => {
+    const daemon = await emptyDaemon();
+    const before = daemon.log().length;
+    const apps = daemon.client(AppService);
+    await installTwo(daemon);
+    damage(daemon, "web-2", column, value);
+    await eventually(async () =>
+      assert.deepEqual(seen(await apps.listApps({})), ["web STOPPED", "web-2 FAILED"]),
+    );
+    const app = await apps.getApp({ id: "web-2" });
+    t.regex(app.stateReason, /is damaged: restore a backup of it as a new app, then remove it/);
+    const { apps: counts } = await daemon.client(DaemonService).getStatus({});
+    t.like(counts, { total: 2, failed: 1, stopped: 1 });
+    const refused = await errorOf(apps.startApp({ id: "web-2" }));
+    t.like(refused, { code: "DataLoss", reason: "store_damaged" });
+    t.regex(refused.message, /^app "web-2": what svc keeps of it is damaged/);
+    const reports = await Promise.all([
+      apps.getDiskReport({}),
+      apps.getPortReport({}),
+      apps.getAppStats({}),
+      apps.listUpdates({}),
+    ]);
+    t.deepEqual(
+      reports[0].apps.map(({ id, unknown }) => `${id} ${unknown === undefined}`),
+      ["web true", "web-2 false"],
+    );
+    t.is((await apps.startApp({ id: "web" })).state, "RUNNING");
+    await apps.removeApp({ id: "web-2" });
+    t.deepEqual(seen(await apps.listApps({})), ["web RUNNING"]);
+    // However often it was read.
+    const log = daemon.log().slice(before);
+    t.is(log.split("what is kept of an app cannot be read").length, 2, log);
+  });
+}
+
+test("what runs of a damaged app goes on, is stopped by its people, and comes back from a backup", async (t) => {
+  const daemon = await emptyDaemon();
+  const apps = daemon.client(AppService);
+  const backups = daemon.client(BackupService);
+  const port = await installTwo(daemon);
+  await apps.startApp({ id: "web" });
+  const { results } = await backups.createBackup({ appId: "web" });
+  damage(daemon, "web", "record", "{}");
+  await daemon.restart();
+  t.deepEqual(seen(await apps.listApps({})), ["web FAILED", "web-2 STOPPED"]);
+  await eventually(async () => assert.equal(await answerOf(port), 200));
+  await apps.stopApp({ id: "web" });
+  t.is(await answerOf(port), undefined);
+  t.like(await apps.getApp({ id: "web" }), { state: "FAILED", enabled: false });
+  const name = results[0]?.name ?? "";
+  const restored = await backups.restoreBackup({ appId: "web", storage: "local", name, asNew: true });
+  t.is(restored.appId, "web-3");
+  await apps.removeApp({ id: "web" });
+  t.is((await apps.startApp({ id: "web-3" })).state, "RUNNING");
+});
