@@ -1,9 +1,9 @@
 /** A followed log goes on across stops and starts of its app: the runtime follows one run, this follows the app. */
 import { once } from "node:events";
 import { setTimeout as wait } from "node:timers/promises";
-import type { AppRuntime, LogChunk, RunnableApp } from "../runtimes/runtime.ts";
+import type { AppRuntime, LogChunk, LogPlace, LogRecord, RunnableApp } from "../runtimes/runtime.ts";
 
-/** Lines at the head of a new run that may have been printed before the follower was back. */
+/** Where a runtime does not know what comes behind a place: lines at the head of a new run, printed before the follower was back. */
 const resumeTail = 10_000;
 /** A run that has just ended may show as running for a moment: without a pause this would turn in circles meanwhile. */
 const resumePauseMs = 100;
@@ -19,16 +19,24 @@ export async function* followApp(
 ): AsyncGenerator<LogChunk> {
   const { tail, signal, isThere } = options;
   let seenMs = -Infinity;
-  for (let isFirst = true; !signal.aborted && isThere(); isFirst = false) {
-    const sinceMs = seenMs;
+  let position: number | undefined;
+  let after: LogPlace | undefined;
+  while (!signal.aborted && isThere()) {
     const begunMs = Date.now();
-    for await (const chunk of runtime.followLogs(app, { tail: isFirst ? tail : resumeTail, signal })) {
-      const lines = isFirst ? chunk.lines : chunk.lines.filter((line) => line.timeMs > sinceMs);
+    const since = after;
+    const start = since === undefined ? { tail } : { tail: resumeTail, after: since };
+    for await (const chunk of runtime.followLogs(app, { ...start, signal })) {
+      // Where a place is known, nothing comes twice.
+      const isNew = ({ timeMs }: LogRecord): boolean =>
+        since === undefined || since.position !== undefined || timeMs > since.timeMs;
+      const lines = chunk.lines.filter(isNew);
       seenMs = Math.max(seenMs, lines.at(-1)?.timeMs ?? -Infinity);
+      position = chunk.position ?? position;
       if (lines.length > 0 || chunk.missedBytes > 0) yield { ...chunk, lines };
     }
     // Nothing seen yet: what comes from now on is new.
     if (seenMs === -Infinity) seenMs = begunMs;
+    after = { timeMs: seenMs, position };
     await wait(resumePauseMs, undefined, { signal }).catch(() => undefined);
     await untilRunning(runtime, app.id, isThere, signal);
   }

@@ -10,7 +10,7 @@ import { FramedLogReader, TerminalLogReader } from "./log-lines.ts";
 export type LoggedContainer = Pick<ContainerRecord, "id" | "hasTerminal">;
 
 export interface ReadLogOptions {
-  /** How many of the last lines. */
+  /** How many of the last lines; `Infinity` for all. */
   tail: number;
   /** Nothing older than this, unix milliseconds. */
   sinceMs?: number | undefined;
@@ -92,7 +92,8 @@ function logQuery(tail: number, sinceMs: number | undefined) {
     stdout: true,
     stderr: true,
     timestamps: true,
-    tail,
+    // The engine gives all where nobody says how many.
+    ...(tail !== Infinity && { tail }),
     ...(sinceMs !== undefined && { since: sinceMs / 1_000 }),
   };
 }

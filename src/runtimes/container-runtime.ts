@@ -20,6 +20,7 @@ import { boundAddresses } from "./published-ports.ts";
 import { type PublishedAddresses } from "./published-addresses.ts";
 import type {
   AppRuntime,
+  FollowLogOptions,
   ImageRuntime,
   LogChunk,
   RunnableApp,
@@ -104,7 +105,7 @@ export abstract class ContainerRuntime extends FollowingRuntime<ContainerApp> im
   abstract logs(app: RunnableApp, options: { tail: number; signal?: AbortSignal }): Promise<LogChunk>;
   abstract followLogs(
     app: RunnableApp,
-    options: { tail: number; signal: AbortSignal },
+    options: FollowLogOptions,
   ): AsyncIterable<LogChunk>;
 
   async start(app: RunnableApp): Promise<void> {

@@ -108,6 +108,23 @@ export interface LogChunk {
   readonly truncated: boolean;
   /** Bytes of the log that were rotated away before this reader got to them; the lines follow the gap. */
   readonly missedBytes: number;
+  /** Where in the log it ends, for {@link LogPlace}; absent where a runtime knows no such place. */
+  readonly position?: number;
+}
+
+/** How far a log was followed. */
+export interface LogPlace {
+  /** Of the last line, unix milliseconds. */
+  readonly timeMs: number;
+  readonly position?: number | undefined;
+}
+
+export interface FollowLogOptions {
+  /** How many of the last lines come first, where it is not said what comes behind which place. */
+  readonly tail: number;
+  /** All from there on, however much it is; lines of that very millisecond may come again. */
+  readonly after?: LogPlace | undefined;
+  readonly signal: AbortSignal;
 }
 
 export interface RollOptions {
@@ -356,7 +373,7 @@ export interface AppRuntime extends AsyncDisposable {
   publishedAt?(app: RunnableApp): Promise<PublishedAddresses>;
   logs(app: RunnableApp, options: { tail: number; signal?: AbortSignal }): Promise<LogChunk>;
   /** The last `tail` lines and then every new one, until `signal` aborts. */
-  followLogs(app: RunnableApp, options: { tail: number; signal: AbortSignal }): AsyncIterable<LogChunk>;
+  followLogs(app: RunnableApp, options: FollowLogOptions): AsyncIterable<LogChunk>;
   /**
    * Absent for runtimes that have none.
    * @throws SvcError `denied` for an app without what is asked for, `app_not_running` where only a running one has it

@@ -23,6 +23,7 @@ import type {
   ImageRuntime,
   LogChunk,
   RunnableApp,
+  FollowLogOptions,
   RuntimeLimit,
   RuntimeWork,
   ToldProject,
@@ -315,12 +316,12 @@ export class ComposeRuntime extends ContainerRuntime {
   /** Ends when no service runs any more. */
   async *followLogs(
     app: RunnableApp,
-    { tail, signal }: { tail: number; signal: AbortSignal },
+    { tail, after, signal }: FollowLogOptions,
   ): AsyncGenerator<LogChunk, void> {
     const watched = this.appOf(app.id);
     const sources = await watched.logSources();
     const membersNow = (): typeof sources => (watched.members.length > 0 ? watched.members : sources);
-    yield* followProjectLog(this.#options.engine, { tail, signal, membersNow });
+    yield* followProjectLog(this.#options.engine, { tail, afterMs: after?.timeMs, signal, membersNow });
   }
 
   /** Limits of the manifest are for one process or container; a project's stand in its compose file. */

@@ -27,23 +27,27 @@ export async function readProjectLog(
 
 export interface FollowOptions {
   tail: number;
+  /** All that was printed later instead of the last lines, unix milliseconds. */
+  afterMs?: number | undefined;
   signal: AbortSignal;
   /** The containers of the project as they are now; none that runs: it has ended. */
   membersNow: () => readonly ContainerRecord[];
 }
 
-const resumeTail = 10_000;
 const lookAgainMs = 500;
 
 /** The last lines of all together, then each new one as it comes; containers that start meanwhile join. Ends with the last one. */
 export async function* followProjectLog(
   engine: DockerEngine,
-  { tail, signal, membersNow }: FollowOptions,
+  { tail, afterMs, signal, membersNow }: FollowOptions,
 ): AsyncGenerator<LogChunk, void> {
-  const first = await readProjectLog(engine, membersNow(), { tail, signal });
-  yield first;
+  let lastMs = afterMs;
+  if (lastMs === undefined) {
+    const first = await readProjectLog(engine, membersNow(), { tail, signal });
+    yield first;
+    lastMs = first.lines.at(-1)?.timeMs ?? 0;
+  }
   const seenMs = new Map<string, number>();
-  const lastMs = first.lines.at(-1)?.timeMs ?? 0;
   const ended = new AbortController();
   const either = AbortSignal.any([signal, ended.signal]);
   const followed = new Map<string, Next>();
@@ -52,7 +56,7 @@ export async function* followProjectLog(
       for (const container of membersNow()) {
         if (container.state !== "running" || followed.has(container.id)) continue;
         const sinceMs = (seenMs.get(container.id) ?? lastMs) + 1;
-        const chunks = followContainerLog(engine, container, { tail: resumeTail, sinceMs, signal: either });
+        const chunks = followContainerLog(engine, container, { tail: Infinity, sinceMs, signal: either });
         followed.set(container.id, nextOf(container, chunks));
       }
       if (followed.size === 0) return;

@@ -7,7 +7,7 @@ import { ContainerRuntime, type ContainerRuntimeOptions } from "../container-run
 import { stuckContainer } from "../stuck-containers.ts";
 import { addressesByPort, publishedPorts } from "../published-ports.ts";
 import { type PublishedAddresses } from "../published-addresses.ts";
-import type { ImageRuntime, LogChunk, RunnableApp, RuntimeWork } from "../runtime.ts";
+import type { FollowLogOptions, ImageRuntime, LogChunk, RunnableApp, RuntimeWork } from "../runtime.ts";
 import { AppImages, dockerRuntime, type CredentialsOf } from "./app-images.ts";
 import type { ContainerConfig } from "./container-config.ts";
 import { ContainerConfigs } from "./container-configs.ts";
@@ -157,10 +157,11 @@ export class DockerRuntime extends ContainerRuntime {
   /** Ends when the container does. */
   async *followLogs(
     app: RunnableApp,
-    { tail, signal }: { tail: number; signal: AbortSignal },
+    { tail, after, signal }: FollowLogOptions,
   ): AsyncGenerator<LogChunk, void> {
     const [container] = await this.appOf(app.id).logSources();
     if (container === undefined) return;
-    yield* followContainerLog(this.#options.engine, container, { tail, signal });
+    const start = after === undefined ? { tail } : { tail: Infinity, sinceMs: after.timeMs };
+    yield* followContainerLog(this.#options.engine, container, { ...start, signal });
   }
 }

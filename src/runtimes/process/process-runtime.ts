@@ -10,6 +10,7 @@ import { limitsOf } from "../limits.ts";
 import {
   isUp,
   type AppRuntime,
+  type FollowLogOptions,
   type LogChunk,
   type RunnableApp,
   type RuntimeLimit,
@@ -172,25 +173,29 @@ export class ProcessRuntime extends FollowingRuntime<SupervisedApp> implements A
    */
   async *followLogs(
     app: RunnableApp,
-    { tail, signal }: { tail: number; signal: AbortSignal },
+    { tail, after, signal }: FollowLogOptions,
   ): AsyncGenerator<LogChunk, void> {
     const { runDir, uid } = app;
     const { peerUid, turns } = this.#options;
     const connection = await connectSupervisor({ runDir, ownerUid: uid, peerUid, turns });
-    if (connection === undefined) {
-      yield await this.logs(app, { tail, signal });
+    let seen = after?.position;
+    if (connection === undefined && seen === undefined) {
+      // Asked first: what a start prints meanwhile may come twice, and is not missed.
+      const position = await this.#logEnd(app, signal);
+      yield { ...(await this.logs(app, { tail, signal })), position };
       return;
     }
-    const close = (): void => connection.close();
+    const close = (): void => connection?.close();
     signal.addEventListener("abort", close, { once: true });
-    let seen: number | undefined;
     try {
       if (signal.aborted) return;
-      for await (const event of connection.follow({ tail })) {
+      const events = connection?.follow(seen === undefined ? { tail } : { from: seen });
+      for await (const event of events ?? []) {
         const isGap = event.type === "gap";
         const lines = isGap ? [] : parseRecords(event.text);
         seen = event.to;
-        yield { lines, truncated: false, missedBytes: isGap ? event.to - event.from : 0 };
+        const missedBytes = isGap ? event.to - event.from : 0;
+        yield { lines, truncated: false, missedBytes, position: seen };
       }
     } finally {
       signal.removeEventListener("abort", close);
@@ -203,6 +208,15 @@ export class ProcessRuntime extends FollowingRuntime<SupervisedApp> implements A
       // The app is removed, and its log with it.
       if (!(error instanceof SvcError && error.reason === "not_found")) throw error;
     }
+  }
+
+  /** Where the log ends now. */
+  async #logEnd({ runDir, uid }: RunnableApp, signal: AbortSignal): Promise<number> {
+    const owner = await this.#options.identities.as(uid);
+    if ((await owner.stat(runDir, logDirName, { signal })) === undefined) return 0;
+    const last = (await logFilesOf(owner, runDir, { signal })).at(-1);
+    if (last === undefined) return 0;
+    return last.start + ((await owner.stat(runDir, last.path, { signal }))?.sizeBytes ?? 0);
   }
 
   /** From a position on: a supervisor that ends waits for slow readers no more than a moment, and one that is killed for none. */
@@ -223,8 +237,9 @@ export class ProcessRuntime extends FollowingRuntime<SupervisedApp> implements A
         if (piece === undefined) break;
         // What has no end is the owner's, and no record.
         const end = piece.lastIndexOf("\n") + 1 || piece.length;
-        yield { lines: parseRecords(piece.toString("utf8", 0, end)), truncated: false, missedBytes: 0 };
         position += end;
+        const lines = parseRecords(piece.toString("utf8", 0, end));
+        yield { lines, truncated: false, missedBytes: 0, position };
       }
     }
   }

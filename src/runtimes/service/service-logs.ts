@@ -49,18 +49,23 @@ export class ServiceLogs {
     return { lines: lines.reverse(), truncated };
   }
 
-  /** The newest lines, then each new one until `stopped` aborts, and what was printed until then. */
+  /** The newest lines, or all from an instant on, then each new one until `stopped` aborts, and what was printed until then. */
   async *follow(
     app: RunnableApp,
-    tail: number,
+    start: { readonly tail: number } | { readonly fromMs: number },
     { signal, stopped }: { signal: AbortSignal; stopped: AbortSignal },
   ): AsyncGenerator<LogChunk, void> {
     const question = await questionOf(app, AbortSignal.any([signal, stopped]));
-    const fromMs = Date.now();
-    const { lines: newest, truncated } = await this.#newest(app, tail, question.signal);
-    if (newest.length > 0) yield chunkOf(newest, truncated);
-    const last = newest.at(-1)?.cursor;
-    let from: JournalQuestion["from"] = last === undefined ? { fromMs } : { afterCursor: last };
+    let from: JournalQuestion["from"];
+    if ("fromMs" in start) {
+      from = start;
+    } else {
+      const fromMs = Date.now();
+      const { lines: newest, truncated } = await this.#newest(app, start.tail, question.signal);
+      if (newest.length > 0) yield chunkOf(newest, truncated);
+      const last = newest.at(-1)?.cursor;
+      from = last === undefined ? { fromMs } : { afterCursor: last };
+    }
     for await (const lines of together(readJournal({ ...question, from, follow: true }))) {
       from = { afterCursor: lines.at(-1)?.cursor ?? "" };
       yield chunkOf(lines);

@@ -11,6 +11,7 @@ import {
   isUp,
   type AppRuntime,
   type LogChunk,
+  type FollowLogOptions,
   type RunnableApp,
   type RuntimeLimit,
   type RuntimeUsage,
@@ -234,7 +235,7 @@ export class ServiceRuntime extends FollowingRuntime<ServiceApp> implements AppR
   /** Until the app stops; then what it printed until then. */
   async *followLogs(
     app: RunnableApp,
-    { tail, signal }: { tail: number; signal: AbortSignal },
+    { tail, after, signal }: FollowLogOptions,
   ): AsyncGenerator<LogChunk, void> {
     if (!isUp(this.status(app.id)?.state)) {
       yield await this.logs(app, { tail, signal });
@@ -245,7 +246,8 @@ export class ServiceRuntime extends FollowingRuntime<ServiceApp> implements AppR
       if (id === app.id && !isUp(this.status(id)?.state)) stopped.abort();
     });
     try {
-      yield* this.#logs.follow(app, tail, { signal, stopped: stopped.signal });
+      const start = after === undefined ? { tail } : { fromMs: after.timeMs };
+      yield* this.#logs.follow(app, start, { signal, stopped: stopped.signal });
     } finally {
       stopped.abort();
     }
