@@ -215,6 +215,23 @@ dockerTest(`logs are read and followed, with time and stream${needsDocker}`, asy
   await runtime.remove(app);
 });
 
+dockerTest(`a log is followed from a time on, however much was printed since${needsDocker}`, async (t) => {
+  const fixture = fixtureNow();
+  const { runtime } = fixture;
+  const count = 12_000;
+  const script = `i=0; while [ $i -lt ${count} ]; do i=$((i+1)); echo "n $i"; done; exec sleep 3600`;
+  const app = await startApp(runtime, await fixture.app("many", shell(script)));
+  const stop = new AbortController();
+  const after = { timeMs: Date.now() - 600_000 };
+  const followed: string[] = [];
+  for await (const { lines } of runtime.followLogs(app, { tail: 10, after, signal: stop.signal })) {
+    followed.push(...lines.map(({ text }) => text));
+    if (followed.at(-1) === `n ${count}`) stop.abort();
+  }
+  t.deepEqual([followed[0], followed.length], ["n 1", count]);
+  await runtime.remove(app);
+});
+
 dockerTest(`an image is built from the checkout, as its owner reads it${needsDocker}`, async (t) => {
   const fixture = fixtureNow();
   const { runtime, engine } = fixture;
