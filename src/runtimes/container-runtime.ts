@@ -103,10 +103,7 @@ export abstract class ContainerRuntime extends FollowingRuntime<ContainerApp> im
   protected abstract end(app: RunnableApp): Promise<void>;
   protected abstract clear(app: RunnableApp, keep?: "volumes"): Promise<number>;
   abstract logs(app: RunnableApp, options: { tail: number; signal?: AbortSignal }): Promise<LogChunk>;
-  abstract followLogs(
-    app: RunnableApp,
-    options: FollowLogOptions,
-  ): AsyncIterable<LogChunk>;
+  abstract followLogs(app: RunnableApp, options: FollowLogOptions): AsyncIterable<LogChunk>;
 
   async start(app: RunnableApp): Promise<void> {
     this.#findOutWhetherItHangs();
