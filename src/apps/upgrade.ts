@@ -70,7 +70,13 @@ export class Upgrader {
    */
   async upgrade(app: AppRecord, request: UpgradeRequest, work: WorkOptions): Promise<UpgradeResult> {
     const { operations } = this.#options;
-    await this.#requireReady(app, request);
+    try {
+      await this.#requireReady(app, request);
+    } catch (error) {
+      // Nobody has to stop an app to hear that there is nothing newer.
+      if (await this.#isThere(app, request, work)) return upToDate(app);
+      throw error;
+    }
     await request.before?.();
     const operation = await operations.begin({
       appId: app.id,
@@ -101,7 +107,7 @@ export class Upgrader {
     await using resolved = await packages.resolveUpgrade(app, request.version, { uid: app.ownerUid }, work);
     if (isSameRelease(app, resolved)) {
       resolved.keep();
-      return { id: app.id, upToDate: true, from: app.version, to: app.version, restarted: false };
+      return upToDate(app);
     }
     this.#requireSamePackage(app, resolved);
     const { ownerUid, accepted } = app;
@@ -330,6 +336,22 @@ export class Upgrader {
     throw new SvcError("app_running", `app "${app.id}" is running; stop it before upgrading it`);
   }
 
+  /** Whether the app is what it would be upgraded to; false where that cannot be found out. */
+  async #isThere(app: AppRecord, { version }: UpgradeRequest, work: WorkOptions): Promise<boolean> {
+    try {
+      await using resolved = await this.#options.packages.resolveUpgrade(
+        app,
+        version,
+        { uid: app.ownerUid },
+        work,
+      );
+      return isSameRelease(app, resolved);
+    } catch {
+      work.signal?.throwIfAborted();
+      return false;
+    }
+  }
+
   #isUp(app: AppRecord): boolean {
     return isUp(this.#options.runtimeOf(app).status(app.id)?.state);
   }
@@ -358,6 +380,10 @@ function requireStop(
   if (stopApp) return;
   const message = `app "${id}" is running, and ${version} cannot run beside what it is now; stop it before upgrading it`;
   throw new SvcError("app_running", message);
+}
+
+function upToDate({ id, version }: AppRecord): UpgradeResult {
+  return { id, upToDate: true, from: version, to: version, restarted: false };
 }
 
 /** What was never up as it is set, or not the last time, proves nothing about a version. */

@@ -119,6 +119,11 @@ test("a running app is stopped for its upgrade when that is asked for, and runs 
   const { id } = await apps.installApp({ spec });
   await apps.startApp({ id });
   t.like(await apps.upgradeApp({ id, stopApp: true }), { upToDate: true, restarted: false });
+  t.like(
+    await apps.upgradeApp({ id }),
+    { upToDate: true, from: "v1.0.0", to: "v1.0.0", restarted: false },
+    "nobody has to stop it to hear that there is nothing newer",
+  );
   t.is((await apps.getApp({ id })).state, "RUNNING");
 
   await addVersion(repository, port, { version: "1.1.0", files: { COPYING: "Share.\n" } });
