@@ -13,6 +13,7 @@ import { basename, dirname, join, relative, resolve } from "node:path";
 import { promisify } from "node:util";
 import { nativePackageDir } from "./native-package.ts";
 import { writeCommandFiles } from "./command-files.ts";
+import { compiledSchemas } from "./compiled-schemas.ts";
 import { writeThirdPartyFiles } from "./third-party.ts";
 import { buildWeb } from "./web.ts";
 import packageJson from "../../package.json" with { type: "json" };
@@ -226,7 +227,7 @@ async function bundle(): Promise<BuildResult<typeof kept>> {
     target: `node${leastNode}`,
     chunkNames: "chunks/[name]-[hash]",
     external: ["koffi"],
-    plugins: [withoutUnused],
+    plugins: [withoutUnused, compiledSchemas(root)],
     minifySyntax: true,
     minifyWhitespace: true,
     legalComments: "none",

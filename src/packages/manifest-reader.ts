@@ -11,6 +11,7 @@ import type {
 } from "./manifest-document.ts";
 import { manifestProblems } from "./manifest-rules.ts";
 import type { BackupPolicy, Command, HealthCheck, Manifest, Runtime } from "./manifest.ts";
+import { manifestValidator } from "./own-schemas.ts";
 import { parseDuration, parseSize } from "./quantities.ts";
 import { createShapedReader } from "./shaped-document.ts";
 import type { Problem } from "./yaml-document.ts";
@@ -29,7 +30,7 @@ export interface WrittenManifest {
 export type ManifestText = WrittenManifest | { readonly problems: readonly Problem[] };
 
 export function createManifestReader(): (text: string) => Promise<ManifestText> {
-  const readShaped = createShapedReader(readManifestSchema, bounds);
+  const readShaped = createShapedReader(manifestValidator, bounds);
   return async (text) => {
     const result = await readShaped(text);
     if ("problems" in result) return result;

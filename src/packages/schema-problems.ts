@@ -1,10 +1,25 @@
 /** Holds a document against a JSON Schema, and says what is wrong in sentences with lines. */
-import type { ErrorObject, ValidateFunction } from "ajv";
+import type { ErrorObject, Options, ValidateFunction } from "ajv";
 import type { JsonValue } from "../lib/json.ts";
 import type { DocumentPath, Problem, YamlDocument } from "./yaml-document.ts";
 
 /** More than this many problems help nobody. */
 const maxProblems = 20;
+
+/** Of ajv, for our own schemas. */
+export const schemaOptions = {
+  // A test holds that ours are schemas: to compile the schema of schemas takes as long as to compile one of them.
+  validateSchema: false,
+  meta: false,
+  allErrors: true,
+  verbose: true,
+  strict: true,
+  allowUnionTypes: true,
+  strictTypes: false,
+  strictRequired: false,
+  inlineRefs: false,
+  keywords: ["x-expected"],
+} as const satisfies Options;
 
 /**
  * Compiles one of our own schemas. Ajv costs some 30 ms to load, so it is loaded when the first document comes.
@@ -13,20 +28,7 @@ const maxProblems = 20;
 export async function compileSchema(schema: object): Promise<ValidateFunction> {
   // By its default export: the bundle's `import()` of CommonJS has no other.
   const { default: ajvModule } = await import("ajv");
-  const ajv = new ajvModule.Ajv({
-    // A test holds that ours are schemas: to compile the schema of schemas takes as long as to compile one of them.
-    validateSchema: false,
-    meta: false,
-    allErrors: true,
-    verbose: true,
-    strict: true,
-    allowUnionTypes: true,
-    strictTypes: false,
-    strictRequired: false,
-    inlineRefs: false,
-  });
-  ajv.addKeyword("x-expected");
-  return ajv.compile(schema);
+  return new ajvModule.Ajv(schemaOptions).compile(schema);
 }
 
 /** The problems of `document` under `validate`, in the order of its lines; none when it holds. */

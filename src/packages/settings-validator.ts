@@ -64,22 +64,23 @@ export function createSettingsValidator(options: SettingsValidatorOptions = {}):
 
   return {
     async validate(manifest, values, uid) {
-      const schema = settingsSchema(manifest) ?? {
-        type: "object",
-        properties: {},
-        additionalProperties: false,
-      };
+      const schema = settingsSchema(manifest);
       checkSize(JSON.stringify(values));
-      const violations = [
-        ...violationsOf(await errorsOf(schema, values, manifest.id, uid), manifest),
-        ...portViolations(manifest, values),
-      ];
+      // No thread has to start for what has nothing to match.
+      const errors = schema === null ? unknownKeys(values) : await errorsOf(schema, values, manifest.id, uid);
+      const violations = [...violationsOf(errors, manifest), ...portViolations(manifest, values)];
       if (violations.length > 0) throw invalidRequest(violations);
       requireShort(manifest, values);
     },
 
     [Symbol.dispose]: () => thread[Symbol.dispose](),
   };
+}
+
+/** What is wrong with values of a package that has no settings. */
+function unknownKeys(values: JsonObject): SettingError[] {
+  const error = { keyword: "additionalProperties", instancePath: "", message: "" };
+  return Object.keys(values).map((additionalProperty) => ({ ...error, params: { additionalProperty } }));
 }
 
 /** Backups hold them as well, and parse as much in one piece. */

@@ -1,7 +1,7 @@
 /** `index.yaml` of a source. Its shape is told by `index.schema.json`. */
-import { readFile } from "node:fs/promises";
 import { parseGitUrl, type GitUrl } from "./git-url.ts";
 import type { Permission } from "./manifest-document.ts";
+import { indexValidator } from "./own-schemas.ts";
 import { parseSize } from "./quantities.ts";
 import { createShapedReader } from "./shaped-document.ts";
 import type { Problem } from "./yaml-document.ts";
@@ -59,7 +59,7 @@ interface IndexDocument {
 
 /** It takes milliseconds for a thousand words: in a daemon it runs in the thread of `yaml-thread.ts`. */
 export function createIndexReader(): (text: string) => Promise<IndexResult> {
-  const readShaped = createShapedReader(readIndexSchema, bounds);
+  const readShaped = createShapedReader(indexValidator, bounds);
   return async (text) => {
     const result = await readShaped(text);
     if ("problems" in result) return result;
@@ -97,10 +97,6 @@ function readEntry(
   const sizeBytes = size === undefined ? undefined : parseSize(size);
   const told = { id, name, summary, homepage, license, runtime, permissions, tags, place };
   return { ...told, ...(sizeBytes !== undefined && { sizeBytes }) };
-}
-
-function readIndexSchema(): Promise<string> {
-  return readFile(new URL("index.schema.json", import.meta.url), "utf8");
 }
 
 function placeOf({

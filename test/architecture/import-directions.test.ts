@@ -61,7 +61,10 @@ const directions: Record<string, Direction> = {
     knows: ["rpc"],
   },
   codegen: { uses: ["gen", "rest", "errors.ts", "error-payloads.ts"] },
-  build: { uses: ["lib", "cli", "codegen", "src/daemon/config-template.ts"], knows: ["web"] },
+  build: {
+    uses: ["lib", "cli", "codegen", "src/daemon/config-template.ts", "src/packages/schema-problems.ts"],
+    knows: ["web"],
+  },
   web: { uses: ["gen", "lib"] },
   ...Object.fromEntries(domain.map((folder) => [folder, { uses: [...ground, "store", ...domain] }])),
 };

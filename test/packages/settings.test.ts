@@ -39,9 +39,13 @@ settings:
     limits: {type: object, properties: {cpu: {type: number}}, required: [cpu], env: LIMITS}
 `);
 
-async function violationsOf(manifest: Manifest, values: JsonObject): Promise<readonly FieldViolation[]> {
+async function violationsOf(
+  manifest: Manifest,
+  values: JsonObject,
+  by = validator,
+): Promise<readonly FieldViolation[]> {
   try {
-    await validator.validate(manifest, values, 0);
+    await by.validate(manifest, values, 0);
     return [];
   } catch (error) {
     if (!(error instanceof SvcError) || error.reason !== "invalid_request") throw error;
@@ -120,13 +124,19 @@ for (const [name, values, fields] of invalid) {
   });
 }
 
-test("valid values pass, also without any settings", async (t) => {
+test("valid values pass", async (t) => {
   t.deepEqual(await violationsOf(example, { name: "a", port: 1, allow: ["a"], limits: { cpu: 2 } }), []);
+});
+
+test("a package without settings has no values, which takes no thread", async (t) => {
+  using threadless = createSettingsValidator({ threadUrl: new URL("file:///nonexistent/thread.js") });
   const bare = await manifestOf("");
-  t.deepEqual(await violationsOf(bare, {}), []);
   t.is(settingsSchema(bare), null);
-  const [violation] = await violationsOf(bare, { a: 1 });
-  t.is(violation?.field, "values.a");
+  await t.notThrowsAsync(threadless.validate(bare, {}, 0));
+  t.deepEqual(await violationsOf(bare, { a: 1, "b c": 2 }, threadless), [
+    { field: "values.a", description: 'the package has no setting "a"' },
+    { field: 'values["b c"]', description: 'the package has no setting "b c"' },
+  ]);
 });
 
 test("values that are too long are refused", async (t) => {
