@@ -1,10 +1,10 @@
 /** A shell through a real browser's WebSocket. */
 import test from "ava";
-import { chromium } from "playwright-core";
 import { join } from "node:path";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
 import { browserPath } from "../support/browser.ts";
 import { startDaemon } from "../support/daemon.ts";
+import { launchBrowser } from "../support/launch-browser.ts";
 import { freePort, writePackage } from "../support/packages.ts";
 
 const browserTest = browserPath === undefined ? test.skip : test;
@@ -17,11 +17,10 @@ browserTest(`a page opens a shell, types, resizes and sees it end${why}`, async 
   await writePackage(dir, await freePort(), { manifest: "console: { exec: [sh, -i] }\n" });
   const apps = daemon.client(AppService);
   await apps.installApp({ spec: dir });
-  const args = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-sync"];
-  const browser = await chromium.launch({ executablePath: browserPath ?? "", args });
+  const browser = await launchBrowser();
   try {
     const page = await browser.newPage();
-    await page.goto(`http://127.0.0.1:${daemon.port}/docs`);
+    await page.goto(`http://127.0.0.1:${daemon.port}/`);
     // Not before: it lives for half a minute, and a browser may take as long to start.
     const { token } = await apps.issueConsoleToken({ appId: "web", session: "attach" });
     const seen = await page.evaluate(

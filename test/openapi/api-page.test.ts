@@ -1,27 +1,16 @@
 /** The API page in a real browser: it shows every operation and asks nobody but the daemon. */
 import test from "ava";
-import { chromium } from "playwright-core";
 import { routes } from "../../gen/svc/v1/routes.ts";
 import { browserPath } from "../support/browser.ts";
 import { startDaemon } from "../support/daemon.ts";
+import { launchBrowser } from "../support/launch-browser.ts";
 
 const browserTest = browserPath === undefined ? test.skip : test;
 const why = browserPath === undefined ? " (skipped: no Chromium)" : "";
 
 browserTest(`the API page renders every operation, and can call them${why}`, async (t) => {
   await using daemon = await startDaemon();
-  const browser = await chromium.launch({
-    executablePath: browserPath ?? "",
-    args: [
-      "--headless",
-      "--no-sandbox",
-      "--disable-gpu",
-      "--no-first-run",
-      "--disable-background-networking",
-      "--disable-component-update",
-      "--disable-sync",
-    ],
-  });
+  const browser = await launchBrowser();
   try {
     const page = await browser.newPage({ viewport: { width: 1280, height: 1600 } });
     const base = `http://127.0.0.1:${daemon.port}`;

@@ -10,8 +10,9 @@ import { BackupService } from "../../gen/svc/v1/backup_pb.ts";
 import { ScheduleService } from "../../gen/svc/v1/schedule_pb.ts";
 import { isRoot, startDaemon, type TestDaemon } from "../support/daemon.ts";
 import { startEngine, whyNoDocker, type TestEngine } from "../support/docker.ts";
+import { launchBrowser } from "../support/launch-browser.ts";
 import { freePort, writeFiles } from "../support/packages.ts";
-import { addressFor, bundledMain, launchBrowser, openPage, visit } from "./support/open-page.ts";
+import { addressFor, bundledMain, openPage, visit } from "./support/open-page.ts";
 import { visitEngine, visitNode, visitViews } from "./support/visit-views.ts";
 
 /** By id: one runs, one is stopped, one fails. */

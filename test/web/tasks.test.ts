@@ -6,10 +6,11 @@ import { AppService } from "../../gen/svc/v1/app_pb.ts";
 import { browserPath } from "../support/browser.ts";
 import { startDaemon } from "../support/daemon.ts";
 import { eventually } from "../support/eventually.ts";
+import { launchBrowser } from "../support/launch-browser.ts";
 import { writeFiles } from "../support/packages.ts";
 import { findSwarmObstacle, startSwarm } from "../support/swarm.ts";
 import { isForEverybody } from "./support/for-everybody.ts";
-import { bundledMain, launchBrowser } from "./support/open-page.ts";
+import { bundledMain } from "./support/open-page.ts";
 import { openView } from "./support/shared-node.ts";
 
 const obstacle = browserPath === undefined ? "no Chromium" : await findSwarmObstacle();

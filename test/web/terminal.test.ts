@@ -7,7 +7,8 @@ import { browserPath } from "../support/browser.ts";
 import { startDaemon } from "../support/daemon.ts";
 import { eventually } from "../support/eventually.ts";
 import { freePort, writePackage } from "../support/packages.ts";
-import { addressFor, bundledMain, launchBrowser, openPage, visit } from "./support/open-page.ts";
+import { launchBrowser } from "../support/launch-browser.ts";
+import { addressFor, bundledMain, openPage, visit } from "./support/open-page.ts";
 
 const why = browserPath === undefined ? " (skipped: no Chromium)" : "";
 const browserTest = browserPath === undefined ? test.skip : test;

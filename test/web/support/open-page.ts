@@ -2,9 +2,8 @@
 import { execFile } from "node:child_process";
 import { join } from "node:path";
 import { promisify } from "node:util";
-import { chromium, type Browser, type Page, type Request } from "playwright-core";
+import type { Browser, Page, Request } from "playwright-core";
 import { SessionService } from "../../../gen/svc/v1/session_pb.ts";
-import { browserPath } from "../../support/browser.ts";
 import type { UserDoor } from "../../support/daemon.ts";
 
 const root = join(import.meta.dirname, "../../..");
@@ -16,19 +15,6 @@ export async function bundledMain(): Promise<string> {
   const dir = join(root, "node_modules/.cache/svc-under-test");
   await promisify(execFile)(process.execPath, [join(root, "src/build/bundle.ts"), dir]);
   return join(dir, "svc.cjs");
-}
-
-export function launchBrowser(): Promise<Browser> {
-  const args = [
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-  ];
-  return chromium.launch({ executablePath: browserPath ?? "", args });
 }
 
 export interface WatchedPage {

@@ -3,7 +3,8 @@ import test from "ava";
 import type { Browser } from "playwright-core";
 import { browserPath } from "../../support/browser.ts";
 import { isRoot, startDaemon, type TestDaemon, type UserDoor } from "../../support/daemon.ts";
-import { addressFor, bundledMain, launchBrowser, openPage, type WatchedPage, visit } from "./open-page.ts";
+import { launchBrowser } from "../../support/launch-browser.ts";
+import { addressFor, bundledMain, openPage, type WatchedPage, visit } from "./open-page.ts";
 
 /** For titles of tests. */
 export const needsBrowser = browserPath === undefined ? " (skipped: no Chromium)" : "";

@@ -1,0 +1,39 @@
+/** A browser without what takes its time and is no part of a page. */
+import { chromium, type Browser } from "playwright-core";
+import { browserPath } from "./browser.ts";
+
+/**
+ * With each page Chromium opens a window, and for what the window's address bar suggests it loads a page of its own, of four
+ * hundred files: that takes longer than the pages under test.
+ */
+const addressBar = ["WebUIOmniboxPopup", "WebUIOmniboxAimPopup", "WebUIOmniboxFullPopup"];
+/** Only the last of several lists counts: what Playwright has in its own. */
+const unwantedByPlaywright = [
+  "AimEnabled",
+  "AvoidCorsURLLoaderRestartOnRedirect",
+  "AvoidUnnecessaryBeforeUnloadCheckSync",
+  "DestroyProfileOnBrowserClose",
+  "HttpsFirstBalancedModeAutoEnable",
+  "HttpsUpgrades",
+  "LensOverlay",
+  "MediaRouter",
+  "NetworkTimeServiceQuerying",
+  "OptimizationHints",
+  "PaintHolding",
+  "PreconnectToSearch",
+  "ThirdPartyStoragePartitioning",
+];
+
+export function launchBrowser(): Promise<Browser> {
+  const args = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    `--disable-features=${[...addressBar, ...unwantedByPlaywright].join(",")}`,
+  ];
+  return chromium.launch({ executablePath: browserPath ?? "", args });
+}
