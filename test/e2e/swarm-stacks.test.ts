@@ -479,7 +479,7 @@ test(`jobs upgrade a compose project on a swarm service by service, a bad versio
   t.timeout(300_000);
   const { swarm, daemon } = t.context;
   const [apps, schedules] = [daemon.client(AppService), daemon.client(ScheduleService)];
-  const files = (version: string, image: string, more = ""): Record<string, string> => ({
+  const files = (version: string, image: string, more = "", another = ""): Record<string, string> => ({
     "svc.yaml": `id: team
 name: team
 version: "${version}"
@@ -491,7 +491,7 @@ upgrade: { order: stop-first, watch: 2s }
 services:
   front: { image: "${imageOf(swarm, image)}", ports: ["8098:8080"], depends_on: [side]${more} }
   side: { image: "${imageOf(swarm, image)}", deploy: { replicas: 1 } }
-`,
+${another}`,
   });
   const run = async (id: string, type: string): Promise<{ status: string; error: string }> => {
     await schedules.upsertSchedule({ id, trigger: "0 4 1 1 *", action: { type, app: "team" } });
@@ -514,17 +514,18 @@ services:
   t.like(await apps.getApp({ id: "team" }), { state: "RUNNING", version: "2" });
   await eventually(async () => assert.deepEqual(await answers(), ["2", "2", "2"]), longMs);
 
-  await writePackage(t.context, "team", files("3", "1", ", command: [/bin/false]"));
+  const another = `  more: { image: "${imageOf(swarm, "1")}", deploy: { replicas: 1 } }\n`;
+  await writePackage(t.context, "team", files("3", "1", ", command: [/bin/false]", another));
   const bad = await run("newest", "app_update");
   t.is(bad.status, "FAILED");
   t.regex(bad.error, /service "front"/);
   t.like(await apps.getApp({ id: "team" }), { state: "RUNNING", version: "2", enabled: true });
   await eventually(async () => assert.deepEqual(await answers(), ["2", "2", "2"]), longMs);
-  // What had been replaced of it is what it was, too.
+  // What had been replaced of it is what it was, too, and what was new is gone.
+  const services = await servicesOf(t.context, "team");
+  t.is(services.length, 2, "front and side");
   const images = new Set(
-    (await servicesOf(t.context, "team")).map(({ Spec }) =>
-      Spec.TaskTemplate.ContainerSpec.Image.replace(/@.*/, ""),
-    ),
+    services.map(({ Spec }) => Spec.TaskTemplate.ContainerSpec.Image.replace(/@.*/, "")),
   );
   t.is(images.size, 1, [...images].join(" "));
   t.notRegex(daemon.log(), /did not come back/, "nothing was started anew");
