@@ -1,7 +1,11 @@
 /** Who follows the log of an app misses nothing of its next run, however much that prints before it is known to run. */
+import assert from "node:assert/strict";
+import { appendFile, readFile, readdir, writeFile } from "node:fs/promises";
+import { join } from "node:path";
 import test from "ava";
 import { followApp } from "../../src/apps/log-follower.ts";
 import { Fixture } from "../runtimes/support/fixture.ts";
+import { eventually } from "../support/eventually.ts";
 
 const count = 30_000;
 /** As many lines at once, and then nothing. */
@@ -45,3 +49,46 @@ for (const [when, runsBefore] of [
     );
   });
 }
+
+test("each line comes once though the clock was set back and half a record was left", async (t) => {
+  await using fixture = await Fixture.create();
+  const { runtime } = fixture;
+  const app = await fixture.shell("echo said; exec sleep 1000");
+  const start = async (): Promise<void> => {
+    await runtime.start(app);
+    await fixture.outputUntil(app, "said");
+  };
+  await start();
+  await runtime.stop(app);
+  const logs = join(app.runDir, "logs");
+  const [name = ""] = await readdir(logs);
+  const log = join(logs, name);
+  // As if that had been until the clock was set back.
+  await writeFile(log, (await readFile(log, "utf8")).replaceAll(/^\d{4}/gm, "2099"));
+  await start();
+  const left = new AbortController();
+  t.teardown(() => left.abort());
+  const said: string[] = [];
+  const following = (async () => {
+    const options = { tail: 100, signal: left.signal, isThere: () => true };
+    for await (const { lines } of followApp(runtime, app, options))
+      said.push(...lines.filter(({ stream }) => stream === "stdout").map(({ text }) => text));
+  })();
+  const untilSaid = (times: number): Promise<void> =>
+    eventually(() => {
+      assert.deepEqual(
+        said,
+        Array.from({ length: times }, () => "said"),
+      );
+      return Promise.resolve();
+    }, 30_000);
+  await untilSaid(2);
+  // As a supervisor leaves it that is killed in the midst of writing: its follower comes to the end behind it.
+  await appendFile(log, "2099-01-01T00:00:00.000Z o half of a reco");
+  await runtime.stop(app);
+  await start();
+  await untilSaid(3);
+  left.abort();
+  await following;
+  t.is(said.length, 3);
+});

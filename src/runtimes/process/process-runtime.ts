@@ -235,8 +235,9 @@ export class ProcessRuntime extends FollowingRuntime<SupervisedApp> implements A
         // Piece by piece: a reader who takes long must not keep the owner's helper at work.
         const piece = await firstOf(owner.openRead(runDir, path, { offset: position - start, signal }));
         if (piece === undefined) break;
-        // What has no end is the owner's, and no record.
-        const end = piece.lastIndexOf("\n") + 1 || piece.length;
+        // What has no end is what a supervisor that was killed left, which the next one cuts off, or the owner's: no record.
+        const end = piece.lastIndexOf("\n") + 1;
+        if (end === 0) break;
         position += end;
         const lines = parseRecords(piece.toString("utf8", 0, end));
         yield { lines, truncated: false, missedBytes: 0, position };
