@@ -66,7 +66,13 @@ const cases: CommandCase[] = [
     stderr: /^svc: no schedule "nope"; see the jobs with: svc schedule list\n$/,
   },
   { args: ["show", "other", "--owner", "33"], stdout: /Trigger: +\*\/5 \* \* \* \* Europe\/Berlin/ },
-  { args: ["show", "other", "--owner", "ada"], exitCode: 2, stderr: /must be a user id/ },
+  { args: ["show", "other", "--owner", "www"], stdout: /Trigger: +\*\/5 \* \* \* \* Europe\/Berlin/ },
+  {
+    args: ["show", "other", "--owner", "ada"],
+    exitCode: 2,
+    stderr: /^svc: there is no user "ada" on the daemon's host; give a name or a number\n/,
+  },
+  { args: ["show", "other", "--owner", "4294967295"], exitCode: 2, stderr: /must be a user id/ },
   {
     args: ["add", "*/5 * * * *", "shell", "--command", "date"],
     stdout: /^Added date\. Next run in 4m, at 2026-01-02 0\d:04:00 [+-]\d\d:\d\d\n$/,
@@ -217,6 +223,7 @@ const sentCases: SentCase[] = [
   { args: [...rebootJob, "--utc", "--comment", "x"], sent: { utc: true, comment: "x" } },
   { args: [...rebootJob, "--time-zone", "Asia/Kolkata"], sent: { timeZone: "Asia/Kolkata" } },
   { args: [...rebootJob, "--owner", "33"], sent: { owner: 33 } },
+  { args: [...rebootJob, "--owner", "www"], sent: { owner: 33 } },
   {
     args: [...httpJob, "--method", "POST", "--header", "A: b: c", "--header", "x-y:z", "--body", "{}"],
     sent: {

@@ -506,7 +506,7 @@ rootTest(
     t.is((await nobody("list")).out.split("\n").length, 3, "root's job of the same id is not seen");
     t.regex(await good(daemon, "list"), /OWNER\nmine [^]*root\nmine [^\n]*nobody\n$/);
     t.is(await good(daemon, "run", "mine"), "0\n");
-    t.is(await good(daemon, "run", "mine", "--owner", "65534"), "65534\n");
+    t.is(await good(daemon, "run", "mine", "--owner", "nobody"), "65534\n");
     t.regex(await good(daemon, "disable", "mine", "--owner", "65534"), /Disabled mine/);
     t.regex((await nobody("list")).out, /disabled/);
     t.is((await nobody("show", "mine", "--owner", "0")).code, 4);

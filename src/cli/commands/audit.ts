@@ -4,7 +4,8 @@ import { Away } from "../away.ts";
 import type { CommandContext } from "../context.ts";
 import { exitCodes } from "../exit-codes.ts";
 import { ReportedError } from "../failure.ts";
-import { parseCount, parseUid } from "../option-values.ts";
+import { parseCount } from "../option-values.ts";
+import { parseUser, uidOfUser } from "../user-option.ts";
 import { pagesOf } from "../pages.ts";
 import type { RunCommand } from "../run-command.ts";
 import { renderFields } from "../render/table.ts";
@@ -19,6 +20,10 @@ interface AuditOptions {
   readonly verify?: boolean;
 }
 
+interface GivenOptions extends Omit<AuditOptions, "uid"> {
+  readonly uid?: number | string;
+}
+
 /** The most that one page holds. */
 const pageLimit = 1000;
 const followIntervalMs = 1000;
@@ -29,7 +34,7 @@ export function addAuditCommand(parent: Command, run: RunCommand): void {
     .description("show who changed what; needs root")
     .option("-n, --limit <records>", "how many records, at most 100000", parseCount(1, 100_000), 20)
     .option("--method <name>", "only calls of this method, such as StartApp")
-    .option("--uid <uid>", "only calls of this user id", parseUid)
+    .option("--uid <user>", "only calls of this user, by name or number", parseUser)
     .option("--target <name>", "only calls about this, such as an app's id")
     .option("-f, --follow", "go on with every new record, until Ctrl-C")
     .option("--verify", "check the chain of hashes instead; ends with 1 when it is broken")
@@ -37,7 +42,12 @@ export function addAuditCommand(parent: Command, run: RunCommand): void {
       "after",
       "\nRecords are listed newest last. With --json they come newest first, and with --follow one on each line.\n",
     )
-    .action(run((context, options: AuditOptions) => showAudit(context, options)));
+    .action(
+      run(async (context, { uid: user, ...options }: GivenOptions) => {
+        const uid = typeof user === "string" ? await uidOfUser(context, user) : user;
+        return showAudit(context, { ...options, ...(uid !== undefined && { uid }) });
+      }),
+    );
 }
 
 async function showAudit(context: CommandContext, options: AuditOptions): Promise<void> {

@@ -11,6 +11,7 @@ import { AppSchema, AppService, type App } from "../../../gen/svc/v1/app_pb.ts";
 import { BackupService } from "../../../gen/svc/v1/backup_pb.ts";
 import { DaemonService } from "../../../gen/svc/v1/daemon_pb.ts";
 import { DockerService } from "../../../gen/svc/v1/docker_pb.ts";
+import { FileService } from "../../../gen/svc/v1/file_pb.ts";
 import { ScheduleService } from "../../../gen/svc/v1/schedule_pb.ts";
 import { SourceService } from "../../../gen/svc/v1/source_pb.ts";
 import { routes } from "../../../gen/svc/v1/routes.ts";
@@ -67,6 +68,7 @@ export function createFakePipeline(
     withOthers(BackupService, {
       listBackupStorages: () => ({ storages: [{ name: "local" }, { name: "nas" }] }),
     }),
+    withOthers(FileService, { listSystemIdentities: () => ({ users: [{ name: "www", uid: 33 }] }) }),
     withOthers(SourceService, {
       listSources: () => ({ sources: [{ name: "main", url: "/srv/packages" }] }),
       searchPackages: ({ source, query }) => {

@@ -1,6 +1,7 @@
 /** Which job a command is about: its id, and for root whose it is. */
 import { Option } from "commander";
-import { parseUid } from "../../option-values.ts";
+import type { Action } from "../../run-command.ts";
+import { parseUser, uidOfUser } from "../../user-option.ts";
 
 export interface OwnerOption {
   /** The uid of another user, for root. */
@@ -8,7 +9,21 @@ export interface OwnerOption {
 }
 
 export function ownerOption(): Option {
-  return new Option("--owner <uid>", "root only: the job of this user id").argParser(parseUid);
+  return new Option("--owner <user>", "root only: the job of this user, by name or number").argParser(
+    parseUser,
+  );
+}
+
+/** Has an action get the uid of the user whom `--owner` names. */
+export function ofOwner<Args extends readonly unknown[]>(action: Action<Args>): Action<Args> {
+  return async (context, ...args) => {
+    const read = args.map(async (arg) => {
+      const isOfUser = typeof arg === "object" && arg !== null && "owner" in arg;
+      if (!isOfUser || typeof arg.owner !== "string") return arg;
+      return { ...arg, owner: await uidOfUser(context, arg.owner) };
+    });
+    return action(context, ...((await Promise.all(read)) as unknown as Args));
+  };
 }
 
 /** How a request names a job. */

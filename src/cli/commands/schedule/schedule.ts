@@ -9,6 +9,7 @@ import { addEditCommand } from "./edit.ts";
 import { addImportCommand } from "./import.ts";
 import { addListCommand } from "./list.ts";
 import { addNextCommand } from "./next.ts";
+import { ofOwner } from "./owner-option.ts";
 import { addRemoveCommand } from "./remove.ts";
 import { addRunCommand } from "./run.ts";
 import { addRunsCommand } from "./runs.ts";
@@ -20,7 +21,7 @@ export function addScheduleCommand(parent: Command, run: RunCommand): void {
     .command("schedule")
     .description("jobs that run at set times")
     .addHelpText("after", examples);
-  const advisedRun = runWithAdvice(run, adviceOnJobs);
+  const advisedRun = runWithAdvice((action) => run(ofOwner(action)), adviceOnJobs);
   for (const add of [
     addListCommand,
     addAddCommand,
