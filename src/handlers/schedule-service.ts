@@ -1,4 +1,5 @@
 /** ScheduleService: one domain call per method. */
+import { timestampMs } from "@bufbuild/protobuf/wkt";
 import type { ServiceImpl } from "@connectrpc/connect";
 import type { ScheduleService } from "../../gen/svc/v1/schedule_pb.ts";
 import { userOf } from "../rpc/user-context.ts";
@@ -31,7 +32,11 @@ export function createScheduleService(schedules: Schedules): ServiceImpl<typeof 
 
     listScheduleRuns: (request, context) => schedules.runs(request, request, userOf(context)),
 
-    followScheduleRuns: (name, context) => schedules.followRuns(name, userOf(context), context.signal),
+    followScheduleRuns: ({ since, ...name }, context) =>
+      schedules.followRuns(name, userOf(context), {
+        sinceMs: since && timestampMs(since),
+        signal: context.signal,
+      }),
 
     previewSchedule: (request, context) => schedules.preview(request, userOf(context), context.signal),
   };

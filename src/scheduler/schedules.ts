@@ -25,7 +25,7 @@ import { compareKeys, indexAfter, textLength, type Job, type JobKey } from "./jo
 import { ManagedJobs } from "./jobs/managed-jobs.ts";
 import { previewFirings, type Preview } from "./clock/preview.ts";
 import type { RunLog } from "./runs/run-log.ts";
-import { followRuns, runInForeground, type ForegroundEvent } from "./runs/run-streams.ts";
+import { followRuns, runInForeground, type FollowedRuns, type ForegroundEvent } from "./runs/run-streams.ts";
 import type { Zones } from "./trigger/zone.ts";
 import { Violations } from "./jobs/violations.ts";
 import type { Log } from "../lib/log.ts";
@@ -236,15 +236,22 @@ export class Schedules {
     };
   }
 
-  /** Each run as it starts and as it ends. @param id of one job; empty for all that the caller may see */
-  followRuns(name: JobName, caller: JobCaller, signal: AbortSignal): AsyncIterable<ScheduleRun> {
+  /**
+   * Each run as it starts and as it ends, as {@link followRuns}.
+   * @param name of one job; with an empty id of all that the caller may see
+   */
+  followRuns(
+    name: JobName,
+    caller: JobCaller,
+    { sinceMs, signal }: Pick<FollowedRuns, "sinceMs" | "signal">,
+  ): AsyncIterable<ScheduleRun> {
     const job = name.id === "" ? undefined : this.#find(name, caller);
     const ownerUid = name.owner === undefined ? undefined : this.#key(name, caller).ownerUid;
     const isWanted = (key: JobKey): boolean => {
       if (job !== undefined) return compareKeys(key, job) === 0;
       return ownerUid === undefined ? caller.root || key.ownerUid === caller.uid : key.ownerUid === ownerUid;
     };
-    return followRuns(this.#options.runs, isWanted, signal);
+    return followRuns(this.#options.runs, { isWanted, sinceMs, signal });
   }
 
   /** When a trigger would fire. @throws SvcError `invalid_request` for a bad trigger or time zone */

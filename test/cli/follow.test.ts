@@ -6,6 +6,7 @@ import { appendFile, readdir, readlink, realpath, writeFile } from "node:fs/prom
 import { dirname, join } from "node:path";
 import test, { type ExecutionContext } from "ava";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
+import { ScheduleService } from "../../gen/svc/v1/schedule_pb.ts";
 import { awayLimitMs, Away } from "../../src/cli/away.ts";
 import { CommandContext } from "../../src/cli/context.ts";
 import { follow } from "../../src/cli/follow.ts";
@@ -215,6 +216,60 @@ test("logs, events and lists go on over a daemon that is stopped, and one that i
   t.is(new Set(cursors.map(({ cursor }) => cursor)).size, cursors.length, "none twice");
   const kinds = cursors.map(({ kind }) => kind);
   t.is(kinds.filter((kind) => kind === "app.starting").length, 2, kinds.join(" "));
+});
+
+test("runs that began and ended while the daemon was away from who follows them are told, each once", async (t) => {
+  t.timeout(60_000);
+  await using daemon = await startDaemon();
+  const schedules = daemon.client(ScheduleService);
+  await schedules.upsertSchedule({
+    ...{ id: "echo", trigger: "0 0 1 1 *" },
+    action: { type: "shell", command: "echo hi" },
+  });
+  const runOnce = async (): Promise<void> => {
+    const { run } = await schedules.runSchedule({ id: "echo" });
+    await eventually(async () => {
+      const { runs } = await schedules.listScheduleRuns({ id: "echo", limit: 1 });
+      assert.partialDeepStrictEqual(runs, [{ id: run?.id, status: "SUCCEEDED" }]);
+    });
+  };
+  await runOnce();
+  const { child, shown, shows, end } = svc(t, daemon, "schedule", "runs", "--follow", "--json");
+  // It says nothing before the first run that it hears of.
+  await eventually(async () => {
+    await runOnce();
+    assert.match(shown.out, /SUCCEEDED/);
+  });
+  const before = shown.out.split("\n").length;
+  await daemon.stop();
+  await eventually(() => assert.match(shown.err, /; waiting\n/));
+  child.kill("SIGSTOP");
+  await daemon.restart();
+  await runOnce();
+  await runOnce();
+  child.kill("SIGCONT");
+  await shows(before + 3);
+  // Whatever is told twice has come before what happens now.
+  await runOnce();
+  await shows(before + 5);
+  end();
+  await once(child, "exit");
+  const lines = shown.out
+    .trim()
+    .split("\n")
+    .map((line) => JSON.parse(line) as { id: string; status: string })
+    .map(({ id, status }) => `${id} ${status}`);
+  // It may have come while one went.
+  if (lines[0]?.endsWith("SUCCEEDED") === true) lines.shift();
+  const first = Number(lines[0]?.split(" ")[0]);
+  t.true(first > 1, "what was before it followed is not told");
+  t.deepEqual(
+    lines,
+    Array.from({ length: lines.length }, (_, at) =>
+      at % 2 === 0 ? `${first + at / 2} RUNNING` : `${first + (at - 1) / 2} SUCCEEDED`,
+    ),
+  );
+  t.is((await schedules.listScheduleRuns({ id: "echo", limit: 1 })).runs[0]?.id, lines.at(-1)?.split(" ")[0]);
 });
 
 test("a file is followed on with what is written once the daemon is back, which is said", async (t) => {

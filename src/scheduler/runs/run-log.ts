@@ -203,6 +203,23 @@ export class RunLog implements AsyncDisposable {
     return this.#options.store.get(sql, key.ownerUid, key.id, scheduledAtMs) !== undefined;
   }
 
+  /** What started and what ended from an instant on, oldest first, of the newest runs of all jobs that are kept. */
+  since(sinceMs: number): { runId: number; atMs: number; hasEnded: boolean }[] {
+    const rows = this.#options.store.all<{ id: number; started_at: number; ended_at: number | null }>(
+      `SELECT id, started_at, ended_at FROM (SELECT * FROM runs ORDER BY id DESC LIMIT ${newestRuns})
+       WHERE started_at >= ?1 OR ended_at >= ?1`,
+      sinceMs,
+    );
+    const news = rows.flatMap(({ id: runId, started_at, ended_at }) => [
+      { runId, atMs: started_at, hasEnded: false },
+      ...(ended_at === null ? [] : [{ runId, atMs: ended_at, hasEnded: true }]),
+    ]);
+    // A run may end in the millisecond in which it has started.
+    return news
+      .filter(({ atMs }) => atMs >= sinceMs)
+      .sort((a, b) => a.atMs - b.atMs || a.runId - b.runId || Number(a.hasEnded) - Number(b.hasEnded));
+  }
+
   /** A run with its output. */
   get(runId: number): Run | undefined {
     const row = this.#options.store.get<RunRow>(`${selectRunsWithOutput} WHERE runs.id = ?`, runId);

@@ -54,11 +54,17 @@ function isOfTheDaemon({ reason }: AbortSignal): boolean {
   return reason instanceof SvcError && reason.code === "unavailable";
 }
 
-/** Each run that is wanted as it starts and as it ends, from the first `next` on. @throws the signal's reason; `too_many` */
+export interface FollowedRuns {
+  readonly isWanted: (job: JobKey) => boolean;
+  /** Begins with what has started and ended from then on, unix milliseconds; undefined: with what does from the first `next` on. */
+  readonly sinceMs: number | undefined;
+  readonly signal: AbortSignal;
+}
+
+/** Each run that is wanted as it starts and as it ends. @throws the signal's reason; `too_many` */
 export async function* followRuns(
   runs: RunLog,
-  isWanted: (job: JobKey) => boolean,
-  signal: AbortSignal,
+  { isWanted, sinceMs, signal }: FollowedRuns,
 ): AsyncGenerator<ScheduleRun> {
   const queue: Run[] = [];
   const state = { isBehind: false, wake: Promise.withResolvers<undefined>() };
@@ -70,11 +76,22 @@ export async function* followRuns(
     wake();
   });
   signal.addEventListener("abort", wake, { once: true });
+  // What another process writes at this moment is on record, and told of soon after.
+  const told = new Set<string>();
   try {
+    for (const { runId, hasEnded } of sinceMs === undefined ? [] : runs.since(sinceMs)) {
+      signal.throwIfAborted();
+      const run = runs.get(runId);
+      if (run === undefined || !isWanted(run.job)) continue;
+      const { outcome: _outcome, endedAtMs: _endedAtMs, ...started } = run;
+      told.add(newsOf(hasEnded ? run : started));
+      yield viewRun(hasEnded ? run : started);
+    }
     for (;;) {
       signal.throwIfAborted();
       const run = queue.shift();
-      if (run !== undefined) yield viewRun(run);
+      if (run !== undefined && !told.delete(newsOf(run))) yield viewRun(run);
+      else if (run !== undefined) continue;
       else if (state.isBehind) throw tooSlow;
       else {
         await state.wake.promise;
@@ -84,6 +101,10 @@ export async function* followRuns(
   } finally {
     signal.removeEventListener("abort", wake);
   }
+}
+
+function newsOf({ id, outcome }: Run): string {
+  return `${id} ${outcome === undefined ? "started" : "ended"}`;
 }
 
 const tooSlow = new SvcError(

@@ -11,6 +11,7 @@ import { inLocalTime, inUtc, relativeTo } from "../../render/instant.ts";
 import { resultText, runColor, runColumns, tookText, waitText } from "../../render/schedule-table.ts";
 import { pagesOf } from "../../pages.ts";
 import { calls, type ScheduleRun, type ScheduleRuns } from "../../transport/calls.ts";
+import { SeenRuns } from "./seen-runs.ts";
 import { jobRef, ownerOption, type OwnerOption } from "./owner-option.ts";
 
 interface RunsOptions extends OwnerOption {
@@ -128,11 +129,13 @@ async function followRuns(
 ): Promise<void> {
   const { ScheduleRunSchema, ScheduleService } = await import("../../../../gen/svc/v1/schedule_pb.ts");
   const { messageToRest } = await import("../../transport/rest-json.ts");
-  const request = jobRef(id, options);
+  const job = jobRef(id, options);
+  const seen = new SeenRuns(context);
   const method = ScheduleService.method.followScheduleRuns;
   const format = options.utc === true ? inUtc : inLocalTime;
-  for await (const message of context.follow(method, () => request)) {
+  for await (const message of context.follow(method, () => ({ ...job, ...seen.request() }))) {
     const run = messageToRest(ScheduleRunSchema, message);
+    if (!seen.isNew(run)) continue;
     await (context.json ? context.printJsonLine(run) : context.print(runLine(context, run, format)));
   }
 }
