@@ -4489,6 +4489,8 @@ export interface components {
         RemoveBackupStorageResponse: {
             /** @description Its name. */
             name: string;
+            /** @description What still names it, and fails until it names another one, or a storage of that name is there again. */
+            used_by: components["schemas"]["StorageUse"][];
         };
         /** @description The credential is gone. */
         RemoveCredentialResponse: {
@@ -4906,6 +4908,18 @@ export interface components {
             state: string;
             /** @description Id of its container. */
             container: string;
+        };
+        /** @description What names a storage. */
+        StorageUse: {
+            /**
+             * @description The policy of an app, by its own setting or its package's, or a scheduled job.
+             * @enum {string}
+             */
+            kind: "policy" | "job";
+            /** @description Id of the app or the job. */
+            id: string;
+            /** @description Uid of its owner. */
+            owner: number;
         };
         /** @description A release of svc itself. */
         SvcRelease: {
@@ -6700,7 +6714,10 @@ export interface operations {
                     name: string;
                     /** @description True: stop a running app, restore, start it again. */
                     stop_app?: boolean;
-                    /** @description True: make a new app of it, with the next free id, and leave the one that it was taken of as it is. */
+                    /**
+                     * @description True: make a new app of it, with the next free id, and leave the one that it was taken of as it is. Ports that are taken
+                     *     give way to free ones wherever a setting gives the number, as with a clone.
+                     */
                     as_new?: boolean;
                     /** @description Display name of the new app; its id when empty. Only with `as_new`. */
                     new_name?: string;

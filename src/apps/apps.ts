@@ -191,7 +191,7 @@ export class Apps implements AsyncDisposable {
     this.#repuller = new Repuller({ ...shared, lifecycle });
     this.#cloner = new Cloner({ ...shared, installer, freePorts });
     this.#backupHold = new BackupHold({ ...shared, lifecycle });
-    this.restorer = new Restorer({ ...shared, settings, installer, lifecycle });
+    this.restorer = new Restorer({ ...shared, settings, installer, freePorts, lifecycle });
     this.#recovery = new Recovery({
       ...shared,
       ...{ installer, upgrader, remover, lifecycle },

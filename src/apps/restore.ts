@@ -17,6 +17,7 @@ import type { Acknowledgement } from "./acknowledgement.ts";
 import { newApp, patchApp, type AppRecord, type NewApp } from "./app-record.ts";
 import type { AppCaller } from "./app-registry.ts";
 import type { AppSettings } from "./app-settings.ts";
+import type { FreePorts } from "./free-ports.ts";
 import type { Installer } from "./install.ts";
 import type { Lifecycle } from "./lifecycle.ts";
 import type { Operation } from "./operations.ts";
@@ -55,6 +56,7 @@ export type LayOut = (place: LayOutPlace, work: WorkOptions) => Promise<void>;
 
 export interface RestorerOptions extends AppsContext {
   installer: Installer;
+  freePorts: FreePorts;
   lifecycle: Lifecycle;
   settings: AppSettings;
 }
@@ -73,6 +75,8 @@ export interface NewAppOptions {
   name: string;
   ownerUid: number;
   caller: AppCaller;
+  /** It comes beside the one that the backup was taken of: ports that are taken give way to free ones, as with a clone. */
+  isCopy: boolean;
 }
 
 /** How far a restore is. Before `swap` nothing has changed; from `done` on what was restored is the app's. */
@@ -148,26 +152,30 @@ export class Restorer {
   async restoreAsNew(
     image: AppImage,
     layOut: LayOut,
-    { baseId, name, ownerUid, caller }: NewAppOptions,
+    { baseId, name, ownerUid, caller, isCopy }: NewAppOptions,
     work: WorkOptions,
   ): Promise<string> {
-    const { installer, settings, identities, runUidOf, now } = this.#options;
+    const { installer, freePorts, settings, identities, runUidOf, now } = this.#options;
     const { manifest, origin, version, accepted, trees } = image;
     const runUid = await runUidOf(ownerUid);
     installer.requireRuntime(manifest);
     await settings.validate(manifest, image.settings, ownerUid);
+    using chosen = isCopy ? await freePorts.choose(manifest, image.settings) : undefined;
+    for (const message of chosen?.notes ?? []) work.onProgress?.({ step: "ports", message });
+    const values = chosen?.settings ?? image.settings;
     const nowMs = now();
     const describe = (id: string): NewApp =>
       newApp(
         {
-          ...{ id, ownerUid, runUid, origin, version, manifest, accepted, settings: image.settings },
+          ...{ id, ownerUid, runUid, origin, version, manifest, accepted, settings: values },
           name: name === "" ? image.name : name,
           runtime: manifest.runtime.kind,
           packageId: manifest.id,
         },
         nowMs,
       );
-    return installer.create(
+    // Awaited, so that nobody else is given the ports before they are written down.
+    return await installer.create(
       { caller, ownerUid, kind: "install", baseId, describe },
       async (app) => {
         const [identity, tree] = [

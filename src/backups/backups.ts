@@ -118,6 +118,16 @@ export interface BackupsOptions {
   log: Pick<Log, "info" | "warn">;
   /** Hears what became of each backup. */
   onEnd: (end: BackupEnd) => void;
+  /** The scheduled jobs that name a storage. */
+  jobsWith: (storage: string) => readonly { readonly id: string; readonly ownerUid: number }[];
+}
+
+/** What names a storage. */
+export interface StorageUse {
+  readonly kind: "policy" | "job";
+  /** Of the app or the job. */
+  readonly id: string;
+  readonly owner: number;
 }
 
 export class Backups {
@@ -162,6 +172,17 @@ export class Backups {
     const storage = this.storages.open(name);
     await using probe = await this.#spool.create();
     return await checkStorage(storage, probe, signal);
+  }
+
+  /** As {@link StorageList.remove}; resolves with what names it still. */
+  async removeStorage(name: string, managedBy: string): Promise<StorageUse[]> {
+    await this.storages.remove(name, managedBy);
+    const { apps, states, jobsWith } = this.#options;
+    const backedUp = (await apps.all()).filter((app) => states.policyOf(app).spec.storages.includes(name));
+    return [
+      ...backedUp.map(({ id, ownerUid }) => ({ kind: "policy" as const, id, owner: ownerUid })),
+      ...jobsWith(name).map(({ id, ownerUid }) => ({ kind: "job" as const, id, owner: ownerUid })),
+    ];
   }
 
   /** As {@link ArchiveList.list}. @throws SvcError `not_found` for an app or a storage that the caller cannot see */
@@ -369,7 +390,8 @@ export class Backups {
       );
       outcome.restarted = restarted;
     } else {
-      const as = { baseId: ref.appId, name: request.newName, ownerUid: footer.app.owner_uid, caller };
+      const { asNew: isCopy, newName } = request;
+      const as = { baseId: ref.appId, name: newName, ownerUid: footer.app.owner_uid, caller, isCopy };
       outcome.appId = await cancelably(work, (within) =>
         apps.restorer.restoreAsNew(image, layOut, as, within),
       );

@@ -327,6 +327,7 @@ async function buildContext(options: ContextOptions): Promise<DaemonContext> {
     age: resources.use(new Age(programs.ageThread)),
     s3: resources.use(new S3Thread(programs.s3Worker)),
     onEnd: events.onBackup,
+    jobsWith: (storage) => jobs.all().filter(({ action }) => action.storages?.includes(storage) === true),
     dir: config.store.dir,
     svcVersion: version,
     maxBytesPerUser: config.limits.maxBackupBytesPerUser,

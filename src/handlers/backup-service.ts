@@ -64,10 +64,10 @@ export function createBackupService(backups: Backups): ServiceImpl<typeof Backup
     upsertBackupStorage: async (request) =>
       storageMessage(await backups.storages.upsert(storageEntry(request)), true),
 
-    removeBackupStorage: async ({ name, managedBy }) => {
-      await backups.storages.remove(name, managedBy);
-      return { name };
-    },
+    removeBackupStorage: async ({ name, managedBy }) => ({
+      name,
+      usedBy: await backups.removeStorage(name, managedBy),
+    }),
 
     testBackupStorage: async ({ name }, { signal }) => ({ checks: await backups.testStorage(name, signal) }),
 

@@ -96,7 +96,13 @@ async function startFake(): Promise<Fake> {
       upserts.push(request);
       return { name: request.name, location: request.location };
     },
-    removeBackupStorage: ({ name: gone }) => ({ name: gone }),
+    removeBackupStorage: ({ name: gone }) => ({
+      name: gone,
+      usedBy: [
+        { kind: "policy", id: "hello" },
+        { kind: "job", id: "nightly", owner: 33 },
+      ],
+    }),
     testBackupStorage: () => ({ checks: [{ name: "list", ok: true }] }),
   };
   const apps: Partial<ServiceImpl<typeof AppService>> = {
@@ -219,6 +225,19 @@ test("every command prints JSON where it is asked for", async (t) => {
     t.is(stdout, "");
     t.like(JSON.parse(stderr), { reason: "not_found" });
   }
+});
+
+test("a storage that is forgotten leaves those to mend that still name it", async (t) => {
+  await using fake = await startFake();
+  const { exitCode, stdout, stderr } = await fake.svc(["storage", "rm", "far"]);
+  t.is(exitCode, 0);
+  t.is(stdout, "Forgot far\n");
+  t.is(
+    stderr,
+    "The policy of hello still names far. Give it another one: svc backup policy hello set --storage NAME\n" +
+      "The job nightly (of user id 33) still names far. Give it another one: " +
+      "svc schedule edit nightly --storage NAME --owner 33\n",
+  );
 });
 
 test("a restore asks before it replaces an app, and where there is none it need not", async (t) => {

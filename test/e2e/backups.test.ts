@@ -9,6 +9,7 @@ import { DatabaseSync } from "node:sqlite";
 import test, { type ExecutionContext } from "ava";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
 import { BackupService } from "../../gen/svc/v1/backup_pb.ts";
+import { ScheduleService } from "../../gen/svc/v1/schedule_pb.ts";
 import { sharedDaemon } from "../support/daemon-test.ts";
 import { isRoot, needsRoot, startDaemon, type TestDaemon } from "../support/daemon.ts";
 import { errorOf } from "../support/errors.ts";
@@ -126,6 +127,8 @@ for (const owner of ["root", "a user"]) {
     t.is(await readFile(join(data, "sub/mine"), "utf8"), "mine\n", "the rest stays as it was");
 
     const copy = await backups.restoreBackup({ ...ref, asNew: true, newName: "Second" });
+    const ports = async (id: string) => (await apps.getApp({ id })).ports.map((one) => one.port);
+    t.notDeepEqual(await ports(copy.appId), await ports(ref.appId), "both can run, as with a clone");
     t.is(copy.appId, "web-2");
     t.like(await apps.getApp({ id: "web-2" }), { name: "Second", state: "STOPPED", owner: uid });
 
@@ -280,6 +283,34 @@ test("what another host keeps of an app of the same id in the same place is not 
   const left = await readdir(join(dir, "web"));
   t.deepEqual(left.filter((name) => theirs.includes(name)).toSorted(), theirs.toSorted());
   t.is(left.length, 3);
+});
+
+test("whoever removes a storage is told what still names it", async (t) => {
+  const daemon = await emptyDaemon();
+  const backups = daemon.client(BackupService);
+  const schedules = daemon.client(ScheduleService);
+  await install(daemon);
+  await install(daemon);
+  const location = { case: "local", value: { dir: join(daemon.dir, "disk") } } as const;
+  for (const name of ["disk", "other"]) await backups.upsertBackupStorage({ name, location });
+  await backups.setBackupPolicy({ appId: "web", trigger: "03:00", storages: ["local", "disk"] });
+  await backups.setBackupPolicy({ appId: "web-2", trigger: "03:00", storages: ["local"] });
+  for (const [id, storages] of [
+    ["nightly", ["disk"]],
+    ["weekly", ["other"]],
+  ] as const) {
+    const action = { type: "backup", app: "web-2", storages: [...storages] };
+    await schedules.upsertSchedule({ id, trigger: "04:00", action });
+  }
+  const owner = process.getuid?.() ?? 0;
+  const { usedBy } = await backups.removeBackupStorage({ name: "disk" });
+  t.like(usedBy, [
+    { kind: "policy", id: "web", owner },
+    { kind: "job", id: "nightly", owner },
+  ]);
+  t.is(usedBy.length, 2);
+  await schedules.removeSchedule({ id: "weekly" });
+  t.deepEqual((await backups.removeBackupStorage({ name: "other" })).usedBy, []);
 });
 
 test("what was there when a storage was added is not svc's to remove, and what came since is", async (t) => {

@@ -60,6 +60,10 @@ export type ConsoleInputSession = (typeof ConsoleInputSessions)[number];
 export const AuditRecordKinds = ["peer","primary","replaced","access","session","code","local","anonymous"] as const;
 export type AuditRecordKind = (typeof AuditRecordKinds)[number];
 
+/** The words of `svc.v1.StorageUse.kind`. */
+export const StorageUseKinds = ["policy","job"] as const;
+export type StorageUseKind = (typeof StorageUseKinds)[number];
+
 /** The words of `svc.v1.BackupStorageCheck.name`. */
 export const BackupStorageCheckNames = ["list","write","read","delete"] as const;
 export type BackupStorageCheckName = (typeof BackupStorageCheckNames)[number];

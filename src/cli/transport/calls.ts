@@ -40,6 +40,7 @@ export type BackupArchive = ResponseOf<"listBackups">["backups"][number];
 export type BackupEntry = ResponseOf<"browseBackup">["entries"][number];
 export type BackupPolicy = ResponseOf<"getBackupPolicy">;
 export type BackupStorage = ResponseOf<"upsertBackupStorage">;
+export type StorageUse = ResponseOf<"removeBackupStorage">["used_by"][number];
 export type Source = ResponseOf<"upsertSource">;
 export type FoundPackages = ResponseOf<"searchPackages">;
 export type ListedPackage = FoundPackages["packages"][number];

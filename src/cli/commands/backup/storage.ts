@@ -5,7 +5,7 @@ import { ReportedError } from "../../failure.ts";
 import type { RunCommand } from "../../run-command.ts";
 import { escapeControls } from "../../render/escape.ts";
 import type { Column } from "../../render/table.ts";
-import { calls, type BackupStorage } from "../../transport/calls.ts";
+import { calls, type BackupStorage, type StorageUse } from "../../transport/calls.ts";
 import { addPlaceCommands } from "./storage-place.ts";
 
 export function addStorageCommand(parent: Command, run: RunCommand): void {
@@ -100,5 +100,13 @@ async function test(context: CommandContext, name: string): Promise<void> {
 async function remove(context: CommandContext, name: string): Promise<void> {
   const answer = await context.call(calls.removeBackupStorage, { name });
   if (context.json) return context.printJson(answer);
-  return context.print(`Forgot ${escapeControls(answer.name)}\n`);
+  await context.print(`Forgot ${escapeControls(answer.name)}\n`);
+  for (const use of answer.used_by) context.note(escapeControls(useText(use, name)));
+}
+
+/** What to do about a policy or a job that fails from now on. */
+function useText({ kind, id, owner }: StorageUse, storage: string): string {
+  return kind === "policy"
+    ? `The policy of ${id} still names ${storage}. Give it another one: svc backup policy ${id} set --storage NAME`
+    : `The job ${id} (of user id ${owner}) still names ${storage}. Give it another one: svc schedule edit ${id} --storage NAME --owner ${owner}`;
 }
