@@ -1,6 +1,6 @@
 /** Everything that an install of a package would refuse, found without an install, an engine or a network. */
 import { basename, dirname, join, posix } from "node:path";
-import { SvcError } from "../errors.ts";
+import { notFound, SvcError } from "../errors.ts";
 import { createManifestParser } from "../packages/manifest-parser.ts";
 import { createManifestReader, maxManifestBytes } from "../packages/manifest-reader.ts";
 import { manifestFileName, type Manifest } from "../packages/manifest.ts";
@@ -225,11 +225,17 @@ async function licenseAdvice(files: PackageFiles): Promise<Remark[]> {
   return names.map((file) => ({ file, line: 1, message: "whoever installs it is asked to accept this" }));
 }
 
-/** The index of a source, and each package that lies in a directory beside it. */
+/** The index of a source, and each package that lies in a directory beside it. @throws SvcError `not_found` where there is none */
 export async function checkIndex(root: string, settingsThread: URL): Promise<Remark[]> {
   using settings = createSettingsValidator({ threadUrl: settingsThread });
   const { createIndexReader, indexFileName, maxIndexBytes } = await import("../packages/source-index.ts");
   const files = new PackageFiles(root);
+  const isThere = (await files.type(".")) === "directory";
+  if (!isThere || !(await files.has(indexFileName))) {
+    const what = isThere ? `${indexFileName} in ${root}` : `directory ${root}`;
+    const message = `there is no ${what}: a source is a directory or a git repository with an ${indexFileName}, which maps ids of packages to where they are`;
+    throw notFound("index", root, message);
+  }
   let text: string;
   try {
     text = (await files.readFile(root, indexFileName, { maxBytes: maxIndexBytes })).toString();

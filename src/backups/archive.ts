@@ -3,6 +3,7 @@ import { PassThrough, Readable } from "node:stream";
 import { volumeOfTree } from "../apps/backed-up-trees.ts";
 import type { LayOutPlace } from "../apps/restore.ts";
 import type { WorkOptions } from "../apps/progress.ts";
+import { notFound, SvcError } from "../errors.ts";
 import type {
   ArchivedEntry,
   ArchivePart,
@@ -113,10 +114,16 @@ export class Archive implements AsyncDisposable {
     page: { directory: string; after: number; limit: number },
     signal?: AbortSignal,
   ): Promise<{ entries: ArchivedEntry[]; more: boolean }> {
-    return identity.browseArchive(this.#described, this.#tables(signal), {
-      ...page,
-      ...(signal && { signal }),
-    });
+    const { directory } = page;
+    try {
+      return await identity.browseArchive(this.#described, this.#tables(signal), {
+        ...page,
+        ...(signal && { signal }),
+      });
+    } catch (error) {
+      if (!(error instanceof SvcError && error.reason === "not_found")) throw error;
+      throw notFound("directory", directory, `the archive has no directory "${directory}"`, error);
+    }
   }
 
   /** @throws SvcError `not_found`, `denied` for what is no regular file */

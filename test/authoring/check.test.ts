@@ -129,6 +129,21 @@ test("a manifest behind a link is not read", async (t) => {
   t.regex(problems[0]?.message ?? "", /svc\.yaml is no regular file/);
 });
 
+test("where there is no index, it is said what one would be", async (t) => {
+  const dir = await directory(t, {});
+  for (const [path, what] of [
+    [dir, `index.yaml in ${dir}`],
+    [join(dir, "nope"), `directory ${join(dir, "nope")}`],
+  ] as const) {
+    const { message } = await t.throwsAsync(checkIndex(path, settingsThread));
+    t.true(
+      message.startsWith(
+        `there is no ${what}: a source is a directory or a git repository with an index.yaml`,
+      ),
+    );
+  }
+});
+
 test("an index, and the packages beside it", async (t) => {
   const dir = await directory(t, {
     "index.yaml":

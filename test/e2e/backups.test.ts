@@ -100,6 +100,17 @@ for (const owner of ["root", "a user"]) {
       ["repo", "data", "volumes/media"],
     );
     const inData = await backups.browseBackup({ ...ref, path: "data" });
+    const { entries: trees } = await backups.browseBackup({ ...ref, path: "volumes" });
+    t.deepEqual(
+      trees.map(({ path }) => path),
+      ["volumes/media"],
+      "the way to a volume has no entry of its own",
+    );
+    for (const path of ["engine", "data/nope", "vol", "repo/server.mjs"])
+      t.like(await errorOf(backups.browseBackup({ ...ref, path })), {
+        code: "NotFound",
+        message: `the archive has no directory "${path}"`,
+      });
     t.deepEqual(
       inData.entries.map(({ path }) => path).toSorted(),
       ["data/notes", "data/sparse", "data/sub"].toSorted(),

@@ -5,6 +5,7 @@ import { absoluteIfPath } from "../absolute-path.ts";
 import type { CommandContext } from "../context.ts";
 import { examples } from "../examples.ts";
 import { reportRemarks, requireOwn } from "../package-plan.ts";
+import { UsageError } from "../failure.ts";
 import type { RunCommand } from "../run-command.ts";
 import { escapeControls } from "../render/escape.ts";
 import type { Column } from "../render/table.ts";
@@ -49,8 +50,10 @@ export function addSourceCommand(parent: Command, run: RunCommand): void {
     .action(run((context, name: string) => remove(context, name)));
   source
     .command("check")
-    .description("check an index and the packages that lie beside it, without a daemon")
-    .argument("[dir]", "the directory of the index.yaml", ".")
+    .description(
+      "check the index.yaml of a source that you make, and the packages that lie beside it, without a daemon",
+    )
+    .argument("[dir]", "the directory that holds it", ".")
     .action(run(check));
 }
 
@@ -89,6 +92,10 @@ async function remove(context: CommandContext, name: string): Promise<void> {
 }
 
 async function check(context: CommandContext, dir: string): Promise<void> {
+  if (/^[a-z][a-z+.-]*:\/\//.test(dir))
+    throw new UsageError(
+      `${dir} is a URL, and what can be checked is a directory of this machine: clone it first`,
+    );
   const path = resolve(dir);
   requireOwn(context, path);
   const { checkIndex } = await import("../../authoring/check.ts");

@@ -13,7 +13,7 @@ import { damaged } from "./tar-reader.mjs";
 const maxLinks = 8;
 
 /**
- * The entries right in a directory; of the root all trees.
+ * The entries right in a directory; of the root, and of what lies between it and trees, all trees beneath.
  * @param {Described & { directory: string, after: number, limit: number }} args `after`: how many to pass over.
  * @param {ByteSource} source The index and the table.
  */
@@ -21,7 +21,7 @@ export async function browse({ directory, after, limit, ...described }, source) 
   const { index } = await takeTables(described.sizes, source);
   const wanted = toLatin1(directory);
   const entries = [];
-  let [seen, found] = [0, wanted === ""];
+  let [seen, found] = [0, isAboveTrees(wanted, described.trees)];
   for await (const { entry } of admittedEntries(index, described)) {
     if (entry.path === wanted) found = entry.type === "directory";
     if (!isChild(entry.path, wanted, described.trees)) continue;
@@ -38,8 +38,27 @@ export async function browse({ directory, after, limit, ...described }, source) 
  * @param {string[]} trees
  */
 function isChild(path, directory, trees) {
-  if (directory === "") return trees.some((tree) => path === toLatin1(tree));
+  if (isAboveTrees(directory, trees)) {
+    return (directory === "" || isInside(path, directory)) && trees.some((tree) => path === toLatin1(tree));
+  }
   return path.startsWith(`${directory}/`) && !path.slice(directory.length + 1).includes("/");
+}
+
+/**
+ * Whether it is the root, or no more than the way to trees: an archive has no entry of its own for that.
+ * @param {string} directory
+ * @param {string[]} trees
+ */
+function isAboveTrees(directory, trees) {
+  return directory === "" || trees.some((tree) => isInside(toLatin1(tree), directory));
+}
+
+/**
+ * @param {string} path
+ * @param {string} directory
+ */
+function isInside(path, directory) {
+  return path.startsWith(`${directory}/`);
 }
 
 /**
