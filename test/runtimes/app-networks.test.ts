@@ -166,10 +166,11 @@ dockerTest(
 composeTest(`a project's networks get subnets of svc's, and keep them${needsCompose}`, async (t) => {
   const fixture = fixtureNow();
   const { compose } = fixture;
+  const deployed = [", deploy: { resources: { limits: { memory: 64M } } }", ", deploy: { replicas: 1 }"];
   const services = Array.from(
     { length: 3 },
     (_, at) => `
-  s${at}: { image: svc/shell:1, command: [/bin/sh, -c, "${forever.replaceAll("$", "$$$$")}"], networks: [default, back] }`,
+  s${at}: { image: svc/shell:1, command: [/bin/sh, -c, "${forever.replaceAll("$", "$$$$")}"], networks: [default, back]${deployed[at] ?? ""} }`,
   );
   const document = (more = ""): string =>
     `services:${services.join("")}\nnetworks: { back: { internal: true } }\n${more}`;

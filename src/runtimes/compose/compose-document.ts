@@ -95,11 +95,11 @@ export function runnableProject(document: JsonObject, options: RunnableOptions):
     else pulls.add(reference);
     for (const key of ["pull_policy", "develop"]) Reflect.deleteProperty(service, key);
     const { restart_policy: deployedPolicy, ...deployed } = recordOf(deploy);
+    const limited = pidsLimited(options, service, deployed);
     services[name] = {
       ...service,
       ...withAlias(service, textOf(containerName)),
       ...ownedBy(options.owner, service),
-      ...pidsLimited(options.pidsLimit, service, deploy),
       ...(isSet(service["volumes"]) && {
         volumes: listOf(service["volumes"])
           .map((volume) => longBind(volume, options.isClassic))
@@ -108,6 +108,7 @@ export function runnableProject(document: JsonObject, options: RunnableOptions):
       image: reference,
       restart: deployedWord(deployedPolicy) ?? service["restart"] ?? restartWord(options.restart),
       ...(isSet(deployed) && { deploy: deployed }),
+      ...limited,
       stop_grace_period: service["stop_grace_period"] ?? `${Math.ceil(options.stopGraceMs / 1000)}s`,
       logging: service["logging"] ?? logging,
     };
@@ -180,14 +181,17 @@ function ownedBy(owner: string | undefined, service: JsonObject): JsonObject {
   };
 }
 
+/** Where the second generation of compose takes it: beside other limits of the deployment it takes no other. */
 function pidsLimited(
-  limit: number | undefined,
+  { pidsLimit, isClassic }: RunnableOptions,
   service: JsonObject,
-  deploy: JsonValue | undefined,
+  deploy: JsonObject,
 ): JsonObject {
-  const { limits } = recordOf(recordOf(deploy)["resources"]);
-  if (limit === undefined || isSet(service["pids_limit"]) || isSet(recordOf(limits)["pids"])) return {};
-  return { pids_limit: limit };
+  const resources = recordOf(deploy["resources"]);
+  const limits = recordOf(resources["limits"]);
+  if (pidsLimit === undefined || isSet(service["pids_limit"]) || isSet(limits["pids"])) return {};
+  if (isClassic || !isSet(limits)) return { pids_limit: pidsLimit };
+  return { deploy: { ...deploy, resources: { ...resources, limits: { ...limits, pids: pidsLimit } } } };
 }
 
 /** What a service says for clusters, which compose takes for one host too. */
