@@ -23,6 +23,8 @@ export interface YamlThreadOptions {
   threadUrl?: URL;
   /** How much of the processor's time one document may take. Default 5,000. */
   timeoutMs?: number;
+  /** How long one may wait for it. Default: as {@link TaskThread} has it. */
+  waitMs?: number;
 }
 
 /** For the thread to give its memory back. */
@@ -36,9 +38,13 @@ export class YamlThread implements Disposable {
   readonly #timeoutMs: number;
 
   constructor(options: YamlThreadOptions = {}) {
-    const { threadUrl = new URL("./settings-thread.ts", import.meta.url), timeoutMs = 5_000 } = options;
+    const {
+      threadUrl = new URL("./settings-thread.ts", import.meta.url),
+      timeoutMs = 5_000,
+      ...waiting
+    } = options;
     this.#timeoutMs = timeoutMs;
-    this.#thread = new TaskThread({ url: threadUrl, timeoutMs, idleMs, maxWaiting });
+    this.#thread = new TaskThread({ url: threadUrl, timeoutMs, idleMs, maxWaiting, ...waiting });
   }
 
   /** One document. @param uid whose turn it is */

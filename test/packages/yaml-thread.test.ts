@@ -52,7 +52,7 @@ test("what is wrong with a manifest and an index is told with its line", async (
 test("one that takes too long is ended, and the next one is read", async (t) => {
   const roomy = { ...bounds, maxTokens: 10_000_000, maxValues: 10_000_000 };
   // Far less than loading the thread and reading this take, with much room to wait on a busy machine.
-  using thread = new YamlThread({ threadUrl: programs.settingsThread, timeoutMs: 100 });
+  using thread = new YamlThread({ threadUrl: programs.settingsThread, timeoutMs: 100, waitMs: 120_000 });
   t.deepEqual(await thread.read(longest, roomy, 1), {
     problems: [{ line: 1, message: "to read it takes more than 100 ms" }],
   });

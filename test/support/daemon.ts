@@ -17,8 +17,10 @@ import {
   createGrpcWebTransport,
 } from "@connectrpc/connect-node";
 import { readProcessIdentity, type ProcessIdentity } from "../../src/lib/process-identity.ts";
+import { systemDirs } from "../../src/identity/launch.ts";
 import { eventually } from "./eventually.ts";
 import { createRestTransport } from "./rest-transport.ts";
+import { searchPath } from "./search-path.ts";
 import { main } from "./svc-main.ts";
 
 export const isRoot = process.getuid?.() === 0;
@@ -118,7 +120,7 @@ export async function startDaemon(options: DaemonOptions = {}): Promise<TestDaem
       `[[sources]]\nname = "examples"\nurl = "${examples}"`,
       // No test may take the machine down, whatever it finds.
       ...(options.config?.includes("[system]") === true ? [] : ['[system]\nreboot_command = ["true"]']),
-      options.config ?? "",
+      withSearchPath(options.config ?? ""),
     ].join("\n"),
   );
   const state = { log: "", port: 0, child: undefined as ChildProcess | undefined };
@@ -171,6 +173,12 @@ export async function startDaemon(options: DaemonOptions = {}): Promise<TestDaem
       await rm(dir, { recursive: true, force: true, maxRetries: 3 });
     },
   };
+}
+
+function withSearchPath(config: string): string {
+  if (searchPath.length === systemDirs.length) return config;
+  const table = `[apps]\npath = ${JSON.stringify(searchPath)}`;
+  return config.includes("[apps]") ? config.replace("[apps]", table) : `${table}\n${config}`;
 }
 
 /** Apps outlive the daemon, but not its test: what a test has left running would stay for ever. */

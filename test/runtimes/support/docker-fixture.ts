@@ -18,6 +18,7 @@ import type { RunnableApp } from "../../../src/runtimes/runtime.ts";
 import type { JsonObject } from "../../../src/lib/json.ts";
 import { parseManifest } from "../../packages/support/manifests.ts";
 import type { TestEngine } from "../../support/docker.ts";
+import { searchPath } from "../../support/search-path.ts";
 import { programs } from "../../support/programs.ts";
 
 export const nobody = 65534;
@@ -34,7 +35,10 @@ export interface AppOptions {
 export class DockerFixture implements AsyncDisposable {
   readonly engine: TestEngine;
   readonly store: string;
-  readonly identities = createIdentities({ helperPath: programs.identityHelper });
+  readonly identities = createIdentities({
+    helperPath: programs.identityHelper,
+    searchPath: searchPath.join(":"),
+  });
   readonly log: string[] = [];
   readonly runtime: DockerRuntime;
   readonly compose: ComposeRuntime;
