@@ -1,5 +1,6 @@
 /** An app as a compose file, with the files that it is handed beside it. */
 import { basename, posix } from "node:path";
+import { composeProjectOf } from "../docker/attribution.ts";
 import { isInside } from "../lib/is-inside.ts";
 import type { JsonObject, JsonValue } from "../lib/json.ts";
 import { resolveSettings } from "../packages/settings.ts";
@@ -158,9 +159,15 @@ export function projectFile(
       if (kind === "secrets") notes.push(`its secret "${key}" is not exported: put it into ${file}`);
       return { ...part, file };
     });
+  const parted = (kind: "networks" | "volumes"): JsonObject =>
+    isSet(document[kind])
+      ? { [kind]: entriesOf(document[kind], namedByItself(composeProjectOf(app.id))) }
+      : {};
   const variables = secrets.map((secret) => variableOf(app, secret));
   const parts = {
     ...document,
+    ...parted("networks"),
+    ...parted("volumes"),
     services: entriesOf(document["services"], service),
     ...(isSet(document["configs"]) && { configs: handed("configs") }),
     ...(isSet(document["secrets"]) && { secrets: handed("secrets") }),
@@ -192,6 +199,14 @@ export function projectFile(
         ? ["on the swarm its services run several times; there as compose.yaml says"]
         : []),
     ],
+  };
+}
+
+/** Without the name that it has as a part of svc's project: on this host it would be the app's own. */
+function namedByItself(project: string): (key: string, part: JsonValue) => JsonObject {
+  return (key, part) => {
+    const { name = null, ...rest } = recordOf(part);
+    return textOf(name) === `${project}_${key}` ? rest : recordOf(part);
   };
 }
 

@@ -115,6 +115,11 @@ volumes: { kept: {} }
           Object.keys(Labels).filter((name) => /^svc\./.test(name)),
           [],
         );
+      await compose("down", "--volumes", "--timeout", "1");
+      const { Volumes } = (await engine.request("GET", "/volumes")).expect(200) as {
+        Volumes: { Labels: object }[];
+      };
+      t.is(Volumes.filter(({ Labels }) => "svc.app" in Labels).length, 1, "the app's own volume");
     } finally {
       await compose("down", "--volumes", "--timeout", "1").catch(() => undefined);
       await rm(elsewhere, { recursive: true, force: true });

@@ -432,6 +432,16 @@ test("the services of a project are units of their own on Quadlet, in its networ
     t.true(names.includes(name), name);
 });
 
+test("an exported project has networks and volumes of its own, but for those that its file names", async (t) => {
+  const { files } = await exportShape("project", "compose");
+  const [document] = parseAllDocuments(files[0]?.content ?? "");
+  t.like(document?.toJS(), {
+    networks: { front: {}, back: { internal: true } },
+    volumes: { db_data: {}, shared: { name: "of-all" } },
+  });
+  t.notRegex(files[0]?.content ?? "", /svc-project_/);
+});
+
 for (const to of ["kubernetes", "nomad", "quadlet", "compose"] satisfies ExportAppRequestTo[]) {
   test(`a project has no secret in an export to ${to}, and notes say what is not in it`, async (t) => {
     const { files, notes } = await exportShape("project", to);
