@@ -1,5 +1,7 @@
 /** Everything that a failure at the end of a long life needs to explain itself: nobody can ask afterwards. */
+import { execFile } from "node:child_process";
 import { readdir, readFile } from "node:fs/promises";
+import { inspect, promisify } from "node:util";
 import { MonitorService } from "../../gen/svc/v1/monitor_pb.ts";
 import type { TestDaemon } from "../support/daemon.ts";
 import type { TestEngine } from "../support/docker.ts";
@@ -44,6 +46,10 @@ export async function evidenceOf(
       },
       "its networks": () => ask(engine, "/networks", app.id),
       "proxies of engines": () => commandsWith("docker-proxy"),
+      "its containers, asked at their own addresses": () => askContainers(engine, app.id),
+      "the host's addresses": () => ip("-brief", "address"),
+      "the host's routes": () => ip("route"),
+      "what of containers is on bridges": () => ip("-brief", "link", "show", "type", "veth"),
     }),
     "svc's last words of it": () => Promise.resolve(lastOf(daemon.log(), (line) => line.includes(app.id))),
     ...lastWordsOf(daemon, engine),
@@ -70,7 +76,7 @@ function lastWordsOf(daemon: TestDaemon, engine: TestEngine | undefined): Said {
 async function tell(said: Said): Promise<string> {
   const told = await Promise.all(
     Object.entries(said).map(async ([what, find]) => {
-      const found = await find().catch((error: unknown) => `not to be told: ${String(error)}`);
+      const found = await find().catch((error: unknown) => `not to be told: ${inspect(error)}`);
       const text = typeof found === "string" ? found : JSON.stringify(found, jsonValue, 1);
       return `--- ${what}:\n${text}`;
     }),
@@ -84,6 +90,33 @@ async function ask(engine: TestEngine, path: string, id: string): Promise<unknow
   return (await engine.request("GET", `${path}${path.includes("?") ? "&" : "?"}filters=${filters}`)).expect(
     200,
   );
+}
+
+/** Whether they answer tells the way to them from what runs in them. */
+async function askContainers(engine: TestEngine, id: string): Promise<string[]> {
+  const listed = (await ask(engine, "/containers/json", id)) as {
+    NetworkSettings: { Networks: Record<string, { IPAddress: string }> };
+    Ports: { PrivatePort: number }[];
+  }[];
+  const addresses = listed.flatMap(({ NetworkSettings, Ports }) =>
+    Object.values(NetworkSettings.Networks).flatMap(({ IPAddress }) =>
+      Ports.map(({ PrivatePort }) => `${IPAddress}:${PrivatePort}`),
+    ),
+  );
+  return Promise.all(
+    [...new Set(addresses)].map(async (address) => {
+      const answer = await fetch(`http://${address}`, { signal: AbortSignal.timeout(5_000) }).then(
+        ({ status }) => String(status),
+        (error: unknown) => inspect(error),
+      );
+      return `${address}: ${answer}`;
+    }),
+  );
+}
+
+async function ip(...args: string[]): Promise<string> {
+  const { stdout } = await promisify(execFile)("ip", args);
+  return stdout;
 }
 
 async function commandsWith(word: string): Promise<string[]> {
