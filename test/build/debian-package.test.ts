@@ -1,6 +1,7 @@
 /**
- * The Debian package on a clean Debian with a real systemd: installed, started, upgraded under an app and a client, removed
- * and purged. `.ci/run` makes that Debian with debootstrap.
+ * What people install: the same bytes from the same sources, and all that belongs into it. On a clean Debian with a real systemd,
+ * which `.ci/run` makes with debootstrap, the Debian package is installed, started, upgraded under an app and a client, removed and
+ * purged, and the single executable takes its tour.
  */
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
@@ -18,12 +19,14 @@ import {
   writeFile,
 } from "node:fs/promises";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
+import { gunzipSync } from "node:zlib";
 import test from "ava";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
 import packageJson from "../../package.json" with { type: "json" };
+import { completionScripts } from "../../src/cli/completion-scripts.ts";
 import { ask, askWhile } from "../support/ask-often.ts";
 import { eventually } from "../support/eventually.ts";
 import { writeFiles, writePackage } from "../support/packages.ts";
@@ -67,6 +70,15 @@ async function packNext(deb: string, tree: string): Promise<string> {
   return pack(tree);
 }
 
+/** @param umask of whoever builds */
+async function build(dir: string, umask: string): Promise<void> {
+  const script = `umask ${umask}; exec "$0" src/build/packages.ts "$1"`;
+  await run("sh", ["-c", script, process.execPath, dir], {
+    cwd: root,
+    env: { ...fastPacking, SOURCE_DATE_EPOCH: "1767225600" },
+  });
+}
+
 let made: Promise<string> | undefined;
 /** What people install, made once for all tests that do. Resolves with the directory. */
 function packages(): Promise<string> {
@@ -75,13 +87,137 @@ function packages(): Promise<string> {
 
 async function makePackages(): Promise<string> {
   const dir = await mkdtemp(join(tmpdir(), "svc-packages-"));
-  await run(process.execPath, ["src/build/packages.ts", dir], { cwd: root, env: fastPacking });
+  await build(dir, "022");
   return dir;
 }
 
 test.after.always(async () => {
   if (made !== undefined) await rm(await made, { recursive: true, force: true });
 });
+
+test("packages are the same bytes whenever they are built, and hold what belongs to them", async (t) => {
+  t.timeout(10 * 60_000);
+  const dir = await mkdtemp(join(tmpdir(), "svc-built-twice-"));
+  try {
+    const [one, other] = [await packages(), join(dir, "other")];
+    await build(other, "077");
+    const names = (await readdir(one)).sort();
+    const executable = `svc-${version}-${process.platform}-${process.arch}`;
+    t.deepEqual(
+      names.filter((name) => !name.endsWith(".deb")),
+      ["SHA256SUMS", executable, `${executable}.tar.gz`],
+    );
+    t.is(names.length, 4);
+    for (const name of names) {
+      t.true((await readFile(join(one, name))).equals(await readFile(join(other, name))), name);
+    }
+
+    const deb = names.find((name) => name.endsWith(".deb")) ?? "";
+    const tarball = names.find((name) => name.endsWith(".tar.gz")) ?? "";
+    const { stdout: checked } = await run("sha256sum", ["--check", "--strict", "SHA256SUMS"], { cwd: one });
+    t.deepEqual(
+      checked.trim().split("\n").sort(),
+      [deb, executable, tarball].map((each) => `${each}: OK`).sort(),
+    );
+
+    const { stdout: fields } = await run("dpkg-deb", ["--field", join(one, deb)]);
+    t.regex(fields, new RegExp(`^Package: svc\nVersion: ${version}\nArchitecture: (amd64|arm64)\n`));
+    t.regex(fields, /^Depends: nodejs \(>= 24\), /m);
+    t.regex(fields, /^Recommends: ca-certificates$/m);
+    t.regex(fields, /^Suggests: bash-completion$/m);
+    const { stdout: list } = await run("dpkg-deb", ["--contents", join(one, deb)]);
+    t.notRegex(list, /^.{11}(?!root\/root)/m);
+    t.notRegex(list, /^-.{7}w/m);
+    t.regex(list, /\/koffi\.node$/m);
+    t.notRegex(list, /musl/, "of another C library");
+
+    const tree = join(dir, "tree");
+    await run("dpkg-deb", ["--raw-extract", join(one, deb), tree]);
+    t.true((await lstat(join(tree, "usr/bin/svc"))).isSymbolicLink());
+    // As the maintainer scripts lay it out.
+    await symlink("files", join(tree, "usr/lib/svc/current"));
+    t.is(await svc(join(tree, "usr/bin/svc"), "--version"), `${version}\n`);
+    t.regex(await svc(join(tree, "usr/bin/svc"), "--help"), /^Usage: svc /);
+    t.regex(await svc(join(tree, "usr/bin/svc"), "app", "--help"), /^Usage: svc app /);
+    const content = (path: string): Promise<string> => readFile(join(tree, path), "utf8");
+    for (const [path, script] of [
+      ["bash-completion/completions/svc", completionScripts.bash],
+      ["zsh/vendor-completions/_svc", completionScripts.zsh],
+      ["fish/vendor_completions.d/svc.fish", completionScripts.fish],
+    ] as const)
+      t.is(await content(join("usr/share", path)), script, path);
+    const changelog = gunzipSync(await readFile(join(tree, "usr/share/doc/svc/changelog.gz"))).toString();
+    t.is(changelog, await readFile(join(root, "CHANGELOG.md"), "utf8"));
+    t.regex(await content("usr/lib/systemd/system/svc.service"), /^ExecStart=\/usr\/bin\/svc daemon$/m);
+    t.notRegex(await content("usr/lib/systemd/system/svc.service"), /^DelegateSubgroup=/m);
+    t.regex(await content("usr/lib/systemd/system/svc.service"), /^ExecStopPost=-/m);
+    t.regex(await content("usr/lib/systemd/system/svc.socket"), /^ListenStream=\/run\/svc\/svc.sock$/m);
+    for (const script of ["postinst", "prerm", "postrm"])
+      await run("sh", ["-n", join(tree, "DEBIAN", script)]);
+
+    const page = gunzipSync(await readFile(join(tree, "usr/share/man/man1/svc.1.gz"))).toString();
+    t.regex(page, /^\.TH SVC 1 "2026-01-01" "svc /);
+    for (const heading of [
+      "svc app start <id...>",
+      "svc backup storage add <name>",
+      "svc schedule add <trigger> <action>",
+      "svc daemon",
+      "svc daemon reload",
+    ]) {
+      t.true(page.includes(`.SS "${heading}`), heading);
+    }
+    t.false(page.includes('.SS "svc start'), "what no list shows");
+
+    const formats = {
+      yaml: /^\.B health\.http\.path$/m,
+      toml: /^\.nf$[^]*^#listen = \\\(dq127\.0\.0\.1:8420/m,
+    };
+    for (const [name, said] of Object.entries(formats)) {
+      const file = join(tree, `usr/share/man/man5/svc.${name}.5.gz`);
+      const format = gunzipSync(await readFile(file)).toString();
+      t.regex(format, said, name);
+      t.notRegex(format, /^'|^\.(?!TH|SH|TP|B |BR |nf|fi)/m, "nothing else is an instruction");
+      const { stderr } = await run("man", ["--warnings", "--local-file", "-Tutf8", file], {
+        env: { ...process.env, MANWIDTH: "100" },
+      });
+      t.is(stderr, "", name);
+    }
+
+    const bom = JSON.parse(await content("usr/lib/svc/files/bom.cdx.json")) as {
+      components: { name: string; purl: string; licenses: object[] }[];
+    };
+    const bundled = new Set(bom.components.map(({ name }) => name));
+    for (const name of ["commander", "@bufbuild/protobuf", "koffi", "yazl", "swagger-ui-dist"]) {
+      t.true(bundled.has(name), name);
+    }
+    t.false(bundled.has("ava"));
+    t.true(bom.components.some(({ purl }) => purl.startsWith("pkg:npm/%40bufbuild/protobuf@")));
+    const licenses = await content("usr/share/doc/svc/copyright");
+    for (const name of bundled) t.true(licenses.includes(`\n${name} `), name);
+    t.true(licenses.startsWith(await readFile(join(root, "LICENSE"), "utf8")));
+
+    const unpacked = join(dir, "unpacked");
+    await mkdir(unpacked);
+    await run("tar", ["--extract", "--file", join(one, tarball), "--directory", unpacked]);
+    const ofTarball = join(unpacked, `svc-${version}`);
+    t.is(await svc(join(ofTarball, "svc.cjs"), "--version"), `${version}\n`);
+    for (const name of ["LICENSE", "LICENSES.txt", "bom.cdx.json"])
+      t.is(await readFile(join(ofTarball, name), "utf8"), await content(`usr/lib/svc/files/${name}`), name);
+  } finally {
+    await rm(dir, { recursive: true, force: true });
+  }
+});
+
+async function svc(main: string, ...args: string[]): Promise<string> {
+  const { stdout } = await run(main, args, {
+    env: {
+      PATH: `${dirname(process.execPath)}:${process.env["PATH"] ?? ""}`,
+      HOME: "/nonexistent",
+      XDG_CACHE_HOME: "/nonexistent",
+    },
+  });
+  return stdout;
+}
 
 debianTest(`the package on a clean Debian, from its installation to its purge${needsDebian}`, async (t) => {
   t.timeout(15 * 60_000);

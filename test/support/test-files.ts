@@ -95,7 +95,6 @@ const longFiles = [
   "test/faults/reboot.test.ts",
   "test/e2e/backup-policies.test.ts",
   "test/web/page.test.ts",
-  "test/build/packages.test.ts",
   "test/build/debian-package.test.ts",
   "test/packages/git-limits.test.ts",
   "test/backups/s3-storage.test.ts",
