@@ -7,6 +7,7 @@ import { settingsSchema } from "../packages/settings-schema.ts";
 import type { SettingsValidator } from "../packages/settings-validator.ts";
 import { patchApp, type AppRecord } from "./app-record.ts";
 import { changedSettings } from "./app-view.ts";
+import { requireOpenPorts } from "./privileged-ports.ts";
 import type { AppsContext } from "./apps-context.ts";
 
 export interface SettingsView {
@@ -51,12 +52,13 @@ export class AppSettings {
    * @throws SvcError `invalid_request` with one violation per field, `app_busy`
    */
   async replace(app: AppRecord, values: JsonObject): Promise<void> {
-    const { registry, operations, now } = this.#options;
+    const { registry, operations, identities, now } = this.#options;
     const operation = await operations.begin({ appId: app.id, kind: "settings", phase: "write" });
     try {
       const held = registry.get(app.id) ?? app;
       const chosen = keepMaskedSecrets(held.manifest, values, held.settings);
       await this.validate(held.manifest, chosen, held.ownerUid);
+      await requireOpenPorts({ ...held, values: chosen, selfUid: identities.selfUid });
       await operations.end(operation, [patchApp(app.id, { settings: chosen, changedAtMs: now() })]);
     } catch (error) {
       await operations.end(operation);

@@ -16,6 +16,7 @@ import type { AppCaller } from "./app-registry.ts";
 import { AppIds } from "./app-ids.ts";
 import type { AppSettings } from "./app-settings.ts";
 import type { ChosenPorts, FreePorts } from "./free-ports.ts";
+import { requireOpenPorts } from "./privileged-ports.ts";
 import type { Operation } from "./operations.ts";
 import type { WorkOptions } from "./progress.ts";
 import { requireSwarmPackage } from "./placement.ts";
@@ -70,7 +71,7 @@ export class Installer {
    *   `invalid_request` for settings that the package refuses; nothing of it stays then.
    */
   async install(request: InstallRequest, caller: AppCaller, work: WorkOptions): Promise<string> {
-    const { packages, settings, runUidOf } = this.#options;
+    const { packages, settings, identities, runUidOf } = this.#options;
     const runUid = await runUidOf(caller.ownerUid);
     await using resolved = await packages.resolve(request, { uid: caller.ownerUid }, work);
     const { manifest } = resolved;
@@ -80,6 +81,8 @@ export class Installer {
     if (request.placement !== null) requireSwarmPackage(manifest);
     await settings.validate(manifest, request.settings, caller.ownerUid);
     using chosen = await this.#choosePorts(manifest, request);
+    const values = chosen?.settings ?? request.settings;
+    await requireOpenPorts({ manifest, values, ownerUid, runUid, selfUid: identities.selfUid });
     for (const message of chosen?.notes ?? []) work.onProgress?.({ step: "ports", message });
     if (runUid === 0) work.onProgress?.({ step: "warning", message: rootWarning(manifest.name) });
     const nowMs = this.#options.now();
@@ -95,7 +98,7 @@ export class Installer {
           origin: resolved.origin,
           version: resolved.version,
           manifest,
-          settings: chosen?.settings ?? request.settings,
+          settings: values,
           accepted: acknowledgementOf(resolved),
           placement: request.placement,
         },

@@ -51,6 +51,29 @@ test("a start refuses a port that another app or another process has, and says w
   await apps.removeApp({ id: "web" });
 });
 
+(isRoot ? test : test.skip)(
+  `a port of root's is refused to a user's app when it is chosen${needsRoot}`,
+  async (t) => {
+    const daemon = await emptyDaemon();
+    await using user = await daemon.as(nobody);
+    const [apps, roots] = [user.client(AppService), daemon.client(AppService)];
+    const [low, high] = [join(daemon.dir, "low"), join(daemon.dir, "high")];
+    await writePackage(low, 80, { id: "low" });
+    await writePackage(high, await freePort(), { id: "high" });
+    const message = /^values\.port must be at least \d+: ports below it are for root's own apps$/;
+    t.regex((await errorOf(apps.installApp({ spec: low }))).message, message);
+    t.deepEqual((await apps.listApps({})).apps, [], "nothing is left of it");
+    t.is((await apps.installApp({ spec: low, settings: { port: await freePort() } })).id, "low");
+    await apps.installApp({ spec: high });
+    const before = await apps.getAppSettings({ id: "high" });
+    const refused = await errorOf(apps.updateAppSettings({ id: "high", values: { port: 443 } }));
+    t.like(refused, { code: "InvalidArgument", reason: "invalid_request" });
+    t.regex(refused.message, message);
+    t.deepEqual((await apps.getAppSettings({ id: "high" })).values, before.values);
+    t.like((await roots.installApp({ spec: low })).ports, [{ port: 80 }], "root's may have it");
+  },
+);
+
 (isRoot ? test : test.skip)(`what another user has is not named${needsRoot}`, async (t) => {
   const daemon = await emptyDaemon();
   await using user = await daemon.as(nobody);
