@@ -3,19 +3,25 @@ import { execFileSync } from "node:child_process";
 import { existsSync } from "node:fs";
 import { delimiter, join } from "node:path";
 import test from "ava";
+import { systemDirs } from "../../../src/identity/launch.ts";
+import { searchPath } from "../../support/search-path.ts";
 import { dockerTest, needsDocker } from "../../support/docker-test.ts";
 import { whyNoDocker } from "../../support/docker.ts";
 
-const lacksCompose = whyNoDocker === undefined && !hasCompose();
+const lacksCompose = whyNoDocker === undefined && !hasCompose(searchPath);
 export const composeTest = lacksCompose ? test.skip : dockerTest;
 export const needsCompose = lacksCompose ? " (skipped: needs docker compose or docker-compose)" : needsDocker;
+/** Where the host's own compose is, such as Debian's of the first generation. */
+export const hostSearchPath =
+  whyNoDocker === undefined && searchPath.length > systemDirs.length && hasCompose(systemDirs)
+    ? systemDirs
+    : searchPath;
 
-function hasCompose(): boolean {
+function hasCompose(dirs: readonly string[]): boolean {
   // To run the older one, only to see that it is there, takes as long as a container.
-  if ((process.env["PATH"] ?? "").split(delimiter).some((dir) => existsSync(join(dir, "docker-compose"))))
-    return true;
+  if (dirs.some((dir) => existsSync(join(dir, "docker-compose")))) return true;
   try {
-    execFileSync("docker", ["compose", "version"], { stdio: "ignore" });
+    execFileSync("docker", ["compose", "version"], { stdio: "ignore", env: { PATH: dirs.join(delimiter) } });
     return true;
   } catch {
     return false;

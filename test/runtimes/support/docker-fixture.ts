@@ -9,7 +9,7 @@ import { EngineState } from "../../../src/docker/engine-state.ts";
 import { WatchedEngine } from "../../../src/docker/watched-engine.ts";
 import { parseSubnet } from "../../../src/docker/subnets.ts";
 import { AppNetworks } from "../../../src/runtimes/app-networks.ts";
-import { createIdentities } from "../../../src/identity/identities.ts";
+import { createIdentities, type Identities } from "../../../src/identity/identities.ts";
 import { YamlThread } from "../../../src/packages/yaml-thread.ts";
 import { ComposeRuntime } from "../../../src/runtimes/compose/compose-runtime.ts";
 import { DockerRuntime, type DockerRuntimeOptions } from "../../../src/runtimes/docker/docker-runtime.ts";
@@ -35,18 +35,21 @@ export interface AppOptions {
 export class DockerFixture implements AsyncDisposable {
   readonly engine: TestEngine;
   readonly store: string;
-  readonly identities = createIdentities({
-    helperPath: programs.identityHelper,
-    searchPath: searchPath.join(":"),
-  });
+  readonly identities: Identities;
   readonly log: string[] = [];
   readonly runtime: DockerRuntime;
   readonly compose: ComposeRuntime;
   readonly #resources: AsyncDisposableStack;
 
-  private constructor(engine: TestEngine, store: string, overrides: Partial<DockerRuntimeOptions>) {
+  private constructor(
+    engine: TestEngine,
+    store: string,
+    dirs: readonly string[],
+    overrides: Partial<DockerRuntimeOptions>,
+  ) {
     this.engine = engine;
     this.store = store;
+    this.identities = createIdentities({ helperPath: programs.identityHelper, searchPath: dirs.join(":") });
     const resources = new AsyncDisposableStack();
     const plain = resources.use(createDockerEngine({ socket: engine.socket }));
     const events = resources.use(new EngineEvents({ engine: plain }));
@@ -86,16 +89,19 @@ export class DockerFixture implements AsyncDisposable {
     this.#resources = resources;
   }
 
-  /** @param store an earlier fixture's, for a daemon that starts over it */
+  /**
+   * @param store an earlier fixture's, for a daemon that starts over it
+   * @param dirs where compose is looked for
+   */
   static async create(
     engine: TestEngine,
-    overrides: Partial<DockerRuntimeOptions> & { store?: string } = {},
+    overrides: Partial<DockerRuntimeOptions> & { store?: string; dirs?: readonly string[] } = {},
   ): Promise<DockerFixture> {
-    const { store = await mkdtemp(join(engine.dir, "store-")), ...options } = overrides;
+    const { store = await mkdtemp(join(engine.dir, "store-")), dirs = searchPath, ...options } = overrides;
     await chmod(engine.dir, 0o755);
     await chmod(store, 0o755);
     await mkdir(join(store, "apps"), { recursive: true, mode: 0o755 });
-    return new DockerFixture(engine, store, options);
+    return new DockerFixture(engine, store, dirs, options);
   }
 
   /** An app as an install lays it out. @param manifest YAML, without id, name and version */
