@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { execFile, spawnSync } from "node:child_process";
 import { existsSync } from "node:fs";
+import { readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import test from "ava";
@@ -26,6 +27,15 @@ const needsDatabase = !hasPostgres
 const programs = ["postgres", "initdb", "pg_ctl", "psql", "pg_dump", "pgbench"].map((name) =>
   join(postgres, "bin", name),
 );
+const share = "/usr/share/postgresql/15";
+/** Of its libraries and its data what a cluster begins with: most of the rest is what other programs are compiled from. */
+const parts = [
+  ...programs,
+  ...["plpgsql.so", "dict_snowball.so"].map((name) => join(postgres, "lib", name)),
+  ...["timezonesets", "tsearch_data", "extension/plpgsql.control", "extension/plpgsql--1.0.sql"].map((name) =>
+    join(share, name),
+  ),
+];
 const waitMs = 120_000;
 
 /**
@@ -77,13 +87,19 @@ async function payments(engine: TestEngine, project: string): Promise<number> {
   return Number(count);
 }
 
+/** Those that lie in it itself. */
+async function filesOf(dir: string): Promise<string[]> {
+  const entries = await readdir(dir, { withFileTypes: true });
+  return entries.filter((entry) => !entry.isDirectory()).map(({ name }) => join(dir, name));
+}
+
 databaseTest(
   `PostgreSQL under writes comes back consistent: a dump, frozen, stopped${needsDatabase}`,
   async (t) => {
     t.timeout(480_000);
     await using engine = await startEngine();
     await engine.images.build("svc/box:latest", {
-      trees: [postgres, "/usr/share/postgresql/15", "/usr/share/zoneinfo/Etc"],
+      trees: [...parts, ...(await filesOf(share)), "/usr/share/zoneinfo/Etc"],
       programs,
     });
     await using daemon = await startDaemon({ config: engine.config });
