@@ -265,6 +265,7 @@ for (const step of ["copying", "handing", "starting"]) {
     const back = await eventuallyDone(t.context, "app", "move", id, "--abort");
     t.regex(back.stdout, new RegExp(`^${id} is on near as before`, "m"));
     const there = await stateAt(attic, id);
+    t.is(/attic has nothing of it/.test(back.stdout), there === "", back.stdout);
     await expectStates(t.context, id, ["RUNNING", there === "" ? "" : "STOPPED"]);
     await expectNothingLeft(t, id);
   });

@@ -77,8 +77,8 @@ export class AppMove {
     return { ...arrived, pausedMs, isRemoved: remove };
   }
 
-  /** It runs here again, if it did. @throws SvcError while it may run on the other node */
-  async abort(): Promise<void> {
+  /** It runs here again, if it did. @returns whether the other node has it, stopped. @throws SvcError while it may run there */
+  async abort(): Promise<boolean> {
     const { id, step } = this.#move;
     const { to } = this.#nodes;
     await this.#goTo(step);
@@ -92,6 +92,7 @@ export class AppMove {
     await this.#comeBack();
     await this.#forgetBase();
     await this.#journal.end();
+    return (await findApp(to, id)) !== undefined;
   }
 
   async #copy(): Promise<void> {

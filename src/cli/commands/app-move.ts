@@ -96,12 +96,12 @@ async function move(context: CommandContext, given: string, options: MoveOptions
   const nodes = { from: context, to, identity, fromName: from, packageId: app.package_id };
   const steps = new AppMove(nodes, journal, begun);
   if (abort) {
-    await steps.abort();
+    const isThere = await steps.abort();
+    const there = isThere
+      ? `what arrived on ${name} is stopped there; remove it with: svc -N ${name} app remove ${id}`
+      : `${name} has nothing of it`;
     if (context.json) await context.printJson({ id, node: from });
-    else
-      await context.print(
-        `${escapeControls(`${id} is on ${from} as before; what arrived on ${name} is stopped there`)}\n`,
-      );
+    else await context.print(`${escapeControls(`${id} is on ${from} as before; ${there}`)}\n`);
     return;
   }
   await sayMoved(context, await steps.run({ remove }), { id, from, name });
