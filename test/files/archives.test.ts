@@ -8,9 +8,12 @@ import { FileService } from "../../gen/svc/v1/file_pb.ts";
 import { isRoot, protocols } from "../support/daemon.ts";
 import { errorOf } from "../support/errors.ts";
 import { eventually } from "../support/eventually.ts";
+import { keepInMemory } from "../support/in-memory.ts";
 import { hostileArchives } from "./support/hostile-archives.ts";
 import { ownerUid, type Ground } from "./support/ground.ts";
 import { sharedGround } from "./support/shared-ground.ts";
+
+keepInMemory();
 
 const rootTest = isRoot ? test : test.skip;
 const newGround = sharedGround();

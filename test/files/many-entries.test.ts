@@ -2,7 +2,10 @@
 import assert from "node:assert/strict";
 import test from "ava";
 import { isRoot } from "../support/daemon.ts";
+import { keepInMemory } from "../support/in-memory.ts";
 import { openGround, ownerUid, type Ground } from "./support/ground.ts";
+
+keepInMemory();
 
 const rootTest = isRoot ? test : test.skip;
 const entries = 100_000;

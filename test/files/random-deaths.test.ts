@@ -4,7 +4,7 @@
  * a work, and what can be done after them: `deaths.test.ts`, `kills.test.ts`.
  */
 import assert from "node:assert/strict";
-import { chown, mkdir, rm } from "node:fs/promises";
+import { chown, mkdir, rm, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import test from "ava";
@@ -12,8 +12,12 @@ import type { Client } from "@connectrpc/connect";
 import { FileService } from "../../gen/svc/v1/file_pb.ts";
 import { isRoot } from "../support/daemon.ts";
 import { eventually } from "../support/eventually.ts";
+import { keepInMemory } from "../support/in-memory.ts";
 import { helperOf, leftOvers, waitMs } from "./support/deaths.ts";
 import { openGround, ownerUid } from "./support/ground.ts";
+
+/** Of another file system than the homes. */
+const farBase = keepInMemory() ? "/var/tmp" : "/dev/shm";
 
 const rootTest = isRoot ? test.serial : test.skip;
 const isLong = process.env["SVC_LONG"] === "1";
@@ -126,9 +130,10 @@ for (const victim of ["helper", "daemon"] as const) {
     t.timeout(isLong ? 3_600_000 : 600_000);
     await using ground = await openGround();
     const { home, door, daemon, as } = ground;
-    const away = `/dev/shm/svc-random-deaths-${process.pid}`;
+    const away = `${farBase}/svc-random-deaths-${process.pid}`;
     await mkdir(away);
     await chown(away, ownerUid, 60);
+    t.not((await stat(away)).dev, (await stat(home)).dev);
     await using _away = { [Symbol.asyncDispose]: () => rm(away, { recursive: true, force: true }) };
     const shell = (script: string) => as(ownerUid, "sh", "-c", `away=${away}; cd ${home}; ${script}`);
     const holds = (script: string) =>

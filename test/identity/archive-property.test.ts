@@ -20,7 +20,10 @@ import { finished } from "node:stream/promises";
 import test from "ava";
 import fc from "fast-check";
 import type { WrittenArchive } from "../../src/identity/identity.ts";
+import { keepInMemory } from "../support/in-memory.ts";
 import { createWorld, someUid, type World } from "./support/world.ts";
+
+keepInMemory();
 
 type Node =
   | {

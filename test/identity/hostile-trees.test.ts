@@ -6,7 +6,10 @@ import { monitorEventLoopDelay } from "node:perf_hooks";
 import { Readable } from "node:stream";
 import { buffer } from "node:stream/consumers";
 import test from "ava";
+import { keepInMemory } from "../support/in-memory.ts";
 import { type World, assertFails, createWorld, isRoot, rootTest, someUid } from "./support/world.ts";
+
+keepInMemory();
 
 /** `outside` is a directory beside the application with a canary; links to it lie in the application. */
 async function plantLinks({ dir, app }: World): Promise<string> {
