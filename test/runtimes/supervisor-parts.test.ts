@@ -1,4 +1,5 @@
 import { spawn } from "node:child_process";
+import { randomUUID } from "node:crypto";
 import { EventEmitter, once } from "node:events";
 import { existsSync } from "node:fs";
 import { mkdir, mkdtemp, readFile, rm, rmdir, writeFile } from "node:fs/promises";
@@ -11,7 +12,7 @@ import { HealthCheck } from "../../src/runtimes/process/health-check.mjs";
 import { Cgroups } from "../../src/runtimes/process/cgroup.ts";
 import { endProcesses } from "../../src/runtimes/process/ending.mjs";
 import { Freezer } from "../../src/runtimes/process/freezing.mjs";
-import { parseStat } from "../../src/lib/process-table.mjs";
+import { parseStat, readProcess } from "../../src/lib/process-table.mjs";
 import { carriesCookie } from "../../src/lib/run-cookie.mjs";
 import { RestartPolicy } from "../../src/runtimes/process/restart-policy.mjs";
 import { parseMessage, parseState } from "../../src/runtimes/process/supervisor-messages.ts";
@@ -195,6 +196,34 @@ cgroupTest("a cgroup ends what nothing else finds (root and cgroup v2 only)", as
   t.is(await endProcesses(run, { signal: "SIGKILL", graceMs: 0, cgroup }), 0);
   t.is((await readFile(`${cgroup}/cgroup.procs`, "utf8")).trim(), "");
   await rmdir(cgroup);
+});
+
+test("what the last one leaves behind when it hears the signal is ended, too", async (t) => {
+  const runId = randomUUID();
+  const late = `trap : TERM; echo $$; while :; do sleep 0.05; done`;
+  const script = `trap 'setsid sh -c "$0" & exit 0' TERM; echo; while :; do sleep 0.05; done 2>/dev/null`;
+  const child = spawn("/bin/sh", ["-c", script, late], {
+    env: { PATH: process.env["PATH"], SVC_RUN_ID: runId },
+    stdio: ["ignore", "pipe", "inherit"],
+    detached: true,
+  });
+  const exited = once(child, "exit");
+  await once(child.stdout, "data");
+  const born = once(child.stdout, "data") as Promise<[Buffer]>;
+  const run = {
+    runId,
+    uid: process.getuid?.() ?? 0,
+    sessions: new Set([child.pid ?? 0]),
+    exclude: process.pid,
+  };
+  const left = endProcesses(run, { signal: "SIGTERM", graceMs: 1_000 });
+  const latePid = Number(String((await born)[0]));
+  t.teardown(() => {
+    if (readProcess(latePid) !== undefined) process.kill(latePid, "SIGKILL");
+  });
+  t.deepEqual(await exited, [0, null]);
+  t.is(await left, 0);
+  t.is(readProcess(latePid), undefined);
 });
 
 test("detection finds nothing where nothing was delegated", async (t) => {

@@ -43,8 +43,10 @@ export async function endProcesses(run, { signal, graceMs, forceMs = 10_000, cgr
     const deadline = process.uptime() * 1000 + graceMs;
     while (left.length > 0 && process.uptime() * 1000 < deadline) {
       await sleep(Math.min(pollMs, Math.max(1, deadline - process.uptime() * 1000)));
-      left = members();
+      // To look at all processes of the machine takes milliseconds, and says no more while one of these is there.
+      if (!left.some(isThere)) left = members();
     }
+    if (left.length > 0) left = members();
   }
   const deadline = process.uptime() * 1000 + forceMs;
   while (left.length > 0 && process.uptime() * 1000 < deadline) {
@@ -70,12 +72,20 @@ export function allMembers(run, cgroup) {
 }
 
 /**
- * Signals a process if it is still the one that was looked at: its pid may have been given to another since.
+ * Whether it lives: its pid may have been given to another since.
+ * @param {ProcessEntry} entry
+ */
+function isThere({ pid, startTicks }) {
+  return readProcess(pid)?.startTicks === startTicks;
+}
+
+/**
+ * Signals a process if it is still the one that was looked at.
  * @param {ProcessEntry} entry
  * @param {NodeJS.Signals} signal
  */
 export function sendSignal(entry, signal) {
-  if (readProcess(entry.pid)?.startTicks !== entry.startTicks) return;
+  if (!isThere(entry)) return;
   try {
     process.kill(entry.pid, signal);
   } catch {
