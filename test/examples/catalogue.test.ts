@@ -191,12 +191,12 @@ async function keptIn({ manifest, services }: Program, url: string): Promise<Map
   }
   if (manifest.runtime.kind !== "compose") return counted;
   const { Volumes: volumes } = (await engineNow().request("GET", "/volumes")).expect(200) as {
-    Volumes: { Name: string; Mountpoint: string }[];
+    Volumes: { Name: string }[];
   };
   // What nobody can ask.
-  for (const { Name, Mountpoint } of volumes) {
-    if (Name.includes(manifest.id))
-      counted.set(Name, countOf(await readFile(join(Mountpoint, "starts"), "utf8")));
+  for (const { Name } of volumes) {
+    const file = join(engineNow().data, "volumes", Name, "_data/starts");
+    if (Name.includes(manifest.id)) counted.set(Name, countOf(await readFile(file, "utf8")));
   }
   return counted;
 }

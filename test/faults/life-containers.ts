@@ -78,7 +78,7 @@ export async function installContainers(
         filesDir:
           kind === "docker"
             ? join(daemon.storeDir, "apps", id, "volumes/media")
-            : join(engine.dir, "data/volumes", `svc-${id}_media`, "_data"),
+            : join(engine.data, "volumes", `svc-${id}_media`, "_data"),
         writePath: "/cgi-bin/write?",
       });
     }

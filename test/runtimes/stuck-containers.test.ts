@@ -50,7 +50,7 @@ async function leaveTask(engine: TestEngine, id: string): Promise<void> {
 /** As an engine leaves it that was killed before it had written down that the container runs. */
 async function forget(engine: TestEngine, id: string): Promise<void> {
   await engine.kill();
-  const file = join(engine.dir, "data/containers", id, "config.v2.json");
+  const file = join(engine.data, "containers", id, "config.v2.json");
   const config = JSON.parse(await readFile(file, "utf8")) as { State: object };
   await writeFile(file, JSON.stringify({ ...config, State: { ...config.State, Running: false, Pid: 0 } }));
   await engine.start();
