@@ -202,7 +202,7 @@ test(`a regular user's app is bound on a swarm as on one machine${needsSwarm}`, 
   };
   const low =
     "settings: { properties: { port: { type: integer, default: 80 } } }\nports: [{ name: http, setting: port, container_port: 80 }]";
-  t.like(await place("low", low), { reason: "denied" });
+  t.like(await place("low", low), { reason: "invalid_request" });
   t.like(await place("keeps", "volumes: [{ name: keep, path: /keep }]"), { reason: "denied" });
   const near =
     "settings: { properties: { port: { type: integer, default: 8089 } } }\nports: [{ name: http, setting: port, container_port: 80, address: 127.0.0.1 }]";
