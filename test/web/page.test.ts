@@ -108,7 +108,11 @@ browserTest(`a click starts an app, and its state and log come by themselves${wh
       "no token in any address that is asked for",
     );
     t.notRegex(daemon.log(), /svc[a-z]_[\w-]{20}/, "nor in the daemon's log");
-    t.deepEqual(complaints, []);
+    t.deepEqual(
+      // There is no engine, and a view of its containers that stays for a moment asks for one.
+      complaints.filter((text) => !/status of 503.*\.DockerService\//.test(text)),
+      [],
+    );
 
     const again = await openPage(browser);
     await visit(again.page, address);

@@ -44,7 +44,9 @@ export async function openPage(
     // A daemon that has just been started has no sample of its host yet; the page asks again in a moment.
     if (message.text().includes("status of 503") && message.location().url.endsWith("/GetSystemMetrics"))
       return;
-    if (message.type() === "error" || message.type() === "warning") complaints.push(message.text());
+    const { url } = message.location();
+    if (message.type() === "error" || message.type() === "warning")
+      complaints.push(url === "" ? message.text() : `${message.text()} (${url})`);
   });
   page.on("dialog", (dialog) => {
     complaints.push(`a dialog: ${dialog.message()}`);
