@@ -7,6 +7,7 @@ import test from "ava";
 import { AppService, type ConsoleOutput } from "../../gen/svc/v1/app_pb.ts";
 import { isRoot, needsRoot, startDaemon, type UserDoor } from "../support/daemon.ts";
 import { errorOf } from "../support/errors.ts";
+import { eventually } from "../support/eventually.ts";
 import { freePort, writePackage } from "../support/packages.ts";
 import { noneLeft, processesIn } from "../support/processes.ts";
 
@@ -154,11 +155,14 @@ rootTest(
     await using daemon = await startDaemon();
     await using user = await daemon.as(nobody);
     await install(user, daemon.dir, "console: { terminal: false, record: true }\n");
-    const command = ["sh", "-c", `${signalRecorders("STOP")}; echo $$; yes`];
+    // What comes with the first words of a flood is more than is taken by what does not write.
+    const command = ["sh", "-c", `${signalRecorders("STOP")}; echo $$; read go; exec yes`];
     const leave = new AbortController();
     const shown = Promise.withResolvers<number>();
     const inputs = async function* () {
       yield { appId: "web", session: "shell", command, withoutTerminal: true };
+      await shown.promise;
+      yield { data: Buffer.from("go\n") };
       await once(leave.signal, "abort");
     };
     const held = (async () => {
@@ -169,6 +173,10 @@ rootTest(
     })();
     const pid = await shown.promise;
     t.true(processesIn(daemon.dir).includes(pid));
+    await eventually(async () => {
+      // It waits, as nobody takes what it says.
+      assert.match(await readFile(`/proc/${pid}/stat`, "utf8"), /\(yes\) S/);
+    }, 60_000);
     leave.abort();
     t.like(await errorOf(held), { code: "Canceled" });
     await noneLeft(daemon.dir, 60_000, [pid]);
