@@ -58,7 +58,7 @@ import { Recovery } from "./recovery.ts";
 import { Remover } from "./removal.ts";
 import { Repuller, type RepullResult } from "./repull.ts";
 import { Restorer } from "./restore.ts";
-import { requireReadable } from "./unreadable-app.ts";
+import { isReadable, requireReadable } from "./unreadable-app.ts";
 import { WantedState } from "./wanted-state.ts";
 import { Upgrader, type UpgradeRequest, type UpgradeResult } from "./upgrade.ts";
 
@@ -452,7 +452,7 @@ export class Apps implements AsyncDisposable {
   /** The apps as svc keeps them, but for those that cannot be read. */
   async all(): Promise<readonly AppRecord[]> {
     await this.#adopted;
-    return this.#registry.all().filter(({ unreadable }) => unreadable === undefined);
+    return this.#registry.all().filter(isReadable);
   }
 
   /** The app as svc keeps it. @throws SvcError `store_damaged` */
@@ -607,7 +607,7 @@ export class Apps implements AsyncDisposable {
   async #claimTrees(): Promise<void> {
     const { identities, paths, log } = this.#options;
     // Whose files those of the others are is not known.
-    const readable = this.#registry.all().filter(({ unreadable }) => unreadable === undefined);
+    const readable = this.#registry.all().filter(isReadable);
     await mapBounded(readable, claimedAtOnce, async ({ id, runUid }) => {
       await nextTurn();
       try {

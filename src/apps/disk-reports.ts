@@ -12,6 +12,7 @@ import type { AppRuntime, RunnableApp } from "../runtimes/runtime.ts";
 import type { AppPaths } from "./app-paths.ts";
 import type { AppRecord } from "./app-record.ts";
 import { HelperWatch } from "./helper-watch.ts";
+import { isReadable } from "./unreadable-app.ts";
 import type { Log } from "../lib/log.ts";
 
 export interface DiskReportsOptions {
@@ -55,6 +56,7 @@ export class DiskReports {
     cacheBytes: number,
     signal?: AbortSignal,
   ): Promise<MessageInitShape<typeof DiskReportSchema>> {
+    // Whose files those of the damaged are is not known.
     const [known, damaged] = [apps.filter(isReadable), apps.filter((app) => !isReadable(app))];
     const users = [...Map.groupBy(known, (app) => app.runUid)];
     const rows = await mapBounded(users, usersAtOnce, ([uid, own]) => this.#rowsOf(uid, own, signal));
@@ -145,11 +147,6 @@ export class DiskReports {
     this.#options.log.warn({ err: error, subject }, "an app could not be measured");
     return "it could not be measured";
   }
-}
-
-/** Whose files those of the others are is not known. */
-function isReadable({ unreadable }: AppRecord): boolean {
-  return unreadable === undefined;
 }
 
 function nothing(problem: string): TreeSizes {

@@ -22,9 +22,13 @@ export function readApp(row: AppRow): AppRecord {
   return standIn(row, problem);
 }
 
+export function isReadable({ unreadable }: AppRecord): boolean {
+  return unreadable === undefined;
+}
+
 /** @throws SvcError `store_damaged` for what cannot be done with an app of which only its row's columns are known */
 export function requireReadable(app: AppRecord): void {
-  if (app.unreadable !== undefined) throw new SvcError("store_damaged", `app "${app.id}": ${reason}`);
+  if (!isReadable(app)) throw new SvcError("store_damaged", `app "${app.id}": ${reason}`);
 }
 
 /** What its people can do; what is wrong with the row is for the log. */

@@ -13,7 +13,8 @@ function composeDirs(): string[] {
   return dir === undefined || systemDirs.includes(dir) ? [] : [dir];
 }
 
-function hasCompose(dir: string): boolean {
+/** Whether the one that is no plugin of the engine's is there. */
+export function hasCompose(dir: string): boolean {
   try {
     accessSync(join(dir, "docker-compose"), constants.X_OK);
     return true;

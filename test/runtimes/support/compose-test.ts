@@ -1,25 +1,24 @@
 /** Tests that need compose beside an engine. */
 import { execFileSync } from "node:child_process";
-import { existsSync } from "node:fs";
-import { delimiter, join } from "node:path";
+import { delimiter } from "node:path";
 import test from "ava";
 import { systemDirs } from "../../../src/identity/launch.ts";
-import { searchPath } from "../../support/search-path.ts";
+import { hasCompose, searchPath } from "../../support/search-path.ts";
 import { dockerTest, needsDocker } from "../../support/docker-test.ts";
 import { whyNoDocker } from "../../support/docker.ts";
 
-const lacksCompose = whyNoDocker === undefined && !hasCompose(searchPath);
+const lacksCompose = whyNoDocker === undefined && !isThereIn(searchPath);
 export const composeTest = lacksCompose ? test.skip : dockerTest;
 export const needsCompose = lacksCompose ? " (skipped: needs docker compose or docker-compose)" : needsDocker;
 /** Where the host's own compose is, such as Debian's of the first generation. */
 export const hostSearchPath =
-  whyNoDocker === undefined && searchPath.length > systemDirs.length && hasCompose(systemDirs)
+  whyNoDocker === undefined && searchPath.length > systemDirs.length && isThereIn(systemDirs)
     ? systemDirs
     : searchPath;
 
-function hasCompose(dirs: readonly string[]): boolean {
+function isThereIn(dirs: readonly string[]): boolean {
   // To run the older one, only to see that it is there, takes as long as a container.
-  if (dirs.some((dir) => existsSync(join(dir, "docker-compose")))) return true;
+  if (dirs.some(hasCompose)) return true;
   try {
     execFileSync("docker", ["compose", "version"], { stdio: "ignore", env: { PATH: dirs.join(delimiter) } });
     return true;
