@@ -26,14 +26,17 @@ export function prepareDatabase(
   if (found.condition === "corrupt") {
     restoration = restoreSnapshot(files, migrations.length, found.problem, nowMs);
   } else if (found.condition === "missing") {
-    // A snapshot or a log without a database is what is left of one, not a new store.
-    const log = lstatSync(files.database + companionSuffixes[0], { throwIfNoEntry: false });
-    const isNew = !exists(files.snapshot) && (log === undefined || log.size === 0);
-    if (isNew) createDatabase(files, migrations);
+    if (isNewStore(files)) createDatabase(files, migrations);
     else restoration = restoreSnapshot(files, migrations.length, "the file is gone", nowMs);
   }
   if (migrate(files.database, migrations) || !exists(files.snapshot)) snapshotIfPossible(files, migrations);
   return restoration;
+}
+
+/** Whether nothing is there: a snapshot or a log without a database is what is left of one. */
+export function isNewStore(files: StoreFiles): boolean {
+  const log = lstatSync(files.database + companionSuffixes[0], { throwIfNoEntry: false });
+  return !exists(files.database) && !exists(files.snapshot) && (log === undefined || log.size === 0);
 }
 
 function snapshotIfPossible(files: StoreFiles, migrations: readonly string[]): void {

@@ -10,6 +10,7 @@ import { inspectDatabase } from "./inspection.ts";
 import { Maintenance } from "./maintenance.ts";
 import type { Restoration, SqlValue, Statement, StatementResult } from "./messages.ts";
 import { migrations as releasedMigrations } from "./migrations.ts";
+import { isNewStore, prepareDatabase } from "./prepare.ts";
 import { PresenceLock } from "./presence-lock.ts";
 import { Reader } from "./reader.ts";
 import { giveUpReserve, isReserveMissing } from "./reserve.ts";
@@ -142,8 +143,7 @@ export async function openStore(options: StoreOptions): Promise<Store> {
     let restoration: Restoration | undefined;
     if (!(await isReady(files, migrations.length, maintenance, options))) {
       await lock.exclude();
-      const reply = await maintenance.run({ kind: "prepare", nowMs: clock.now() });
-      if (reply.kind === "prepared") restoration = reply.restoration;
+      restoration = await prepare(files, migrations, clock.now(), maintenance);
       await lock.share();
     }
     if (restoration !== undefined) {
@@ -197,6 +197,18 @@ async function isReady(
   if (ahead !== undefined && trustsMeanwhile) return true;
   const verdict = (await ahead?.isSound) ?? (await isWhole(inspect(maintenance), log));
   return verdict === true;
+}
+
+/** A new database is made at once: all of it takes a third of what the start of a thread does, and nobody is served yet. */
+async function prepare(
+  files: StoreFiles,
+  migrations: readonly string[],
+  nowMs: number,
+  maintenance: Maintenance,
+): Promise<Restoration | undefined> {
+  if (isNewStore(files)) return prepareDatabase(files, migrations, nowMs);
+  const reply = await maintenance.run({ kind: "prepare", nowMs });
+  return reply.kind === "prepared" ? reply.restoration : undefined;
 }
 
 /** Begins to look at a database in a thread. */

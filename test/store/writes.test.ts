@@ -1,5 +1,6 @@
 import { join } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
+import type { Worker } from "node:worker_threads";
 import test from "ava";
 import { build } from "esbuild";
 import { SvcError } from "../../src/errors.ts";
@@ -214,6 +215,22 @@ test("a write is kept however late this process comes to it, while nobody else h
   // The writer's thread is not even there before that.
   await temporary.store.write([put("late")], { timeoutMs: 0 });
   t.deepEqual(keys(temporary.store), ["late"]);
+});
+
+test("a new store starts its one thread with the first write", async (t) => {
+  await using dir = await temporaryDir();
+  const threads: string[] = [];
+  const note = (worker: Worker): void => void threads.push(worker.threadName ?? "");
+  process.on("worker", note);
+  try {
+    await using store = await openStore({ dir: dir.path });
+    t.deepEqual(keys(store), []);
+    t.deepEqual(threads, []);
+    await store.write([put("a")]);
+    t.deepEqual(threads, ["store-writer"]);
+  } finally {
+    process.off("worker", note);
+  }
 });
 
 test("closing finishes the writes under way and refuses new ones", async (t) => {
