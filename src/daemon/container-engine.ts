@@ -16,6 +16,7 @@ import { readUnprivilegedPortStart } from "../runtimes/container-policy.ts";
 import { ComposeRuntime } from "../runtimes/compose/compose-runtime.ts";
 import { DockerRuntime } from "../runtimes/docker/docker-runtime.ts";
 import { forbidEngineRestarts } from "../runtimes/engine-restarts.ts";
+import { endForgottenTasks } from "../runtimes/forgotten-tasks.ts";
 import { SwarmRuntime } from "../runtimes/swarm/swarm-runtime.ts";
 import type { YamlThread } from "../packages/yaml-thread.ts";
 import type { AppRuntime } from "../runtimes/runtime.ts";
@@ -76,6 +77,7 @@ export async function createContainerEngine(options: ContainerEngineOptions): Pr
     networks: new AppNetworks({ engine, storeId, pool: poolOf(config) }),
     programs: resources.use(new ContainerPrograms({ engine, events, store, executor, log })),
   };
+  resources.use(endForgottenTasks(shared));
   resources.use(forbidEngineRestarts(shared));
   const docker = resources.use(new DockerRuntime(shared));
   const forProjects = { ...shared, disk, yaml: options.yaml, composeDir: join(config.store.dir, "compose") };

@@ -25,6 +25,9 @@ export type EngineChange =
   /** The engine is away: nothing is known of what it does. */
   | { readonly kind: "unavailable"; readonly error: SvcError };
 
+/** Must not throw. */
+type Preparation = (containers: readonly ContainerRecord[]) => Promise<void>;
+
 export interface EngineStateOptions {
   engine: DockerEngine;
   events: EngineEvents;
@@ -54,6 +57,7 @@ export class EngineState implements AsyncDisposable {
   readonly #volumes: CachedInventory<VolumeRecord>;
   readonly #networks: CachedInventory<NetworkRecord>;
   readonly #listeners = new Set<(change: EngineChange) => void>();
+  readonly #preparations = new Set<Preparation>();
   readonly #disposed = new AbortController();
   readonly #listening: Disposable;
   #syncing: Promise<void> | undefined;
@@ -113,6 +117,12 @@ export class EngineState implements AsyncDisposable {
   onChange(listener: (change: EngineChange) => void): Disposable {
     this.#listeners.add(listener);
     return { [Symbol.dispose]: () => void this.#listeners.delete(listener) };
+  }
+
+  /** Done whenever the engine is there anew, with all of its containers, before anybody is told so: who reads waits for it. */
+  beforeAvailable(preparation: Preparation): Disposable {
+    this.#preparations.add(preparation);
+    return { [Symbol.dispose]: () => void this.#preparations.delete(preparation) };
   }
 
   /**
@@ -186,6 +196,7 @@ export class EngineState implements AsyncDisposable {
   async #resyncOnce(generation: number): Promise<void> {
     for (const list of [this.#images, this.#volumes, this.#networks]) list.invalidate();
     await this.#containers.resync(this.#disposed.signal);
+    for (const prepare of this.#preparations) await prepare(this.#containers.list().containers);
     if (generation !== this.#events.generation || generation === this.#syncedGeneration) return;
     this.#syncedGeneration = generation;
     if (this.isAvailable) this.#emit({ kind: "available" });

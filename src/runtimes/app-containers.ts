@@ -5,7 +5,6 @@ import { isUpState, type ContainerRecord } from "../docker/container-record.ts";
 import type { EngineState } from "../docker/engine-state.ts";
 import type { DockerEngine } from "../docker/engine.ts";
 import type { EngineEvents } from "../docker/events.ts";
-import { endForgottenTasks, isForgottenTask } from "./forgotten-tasks.ts";
 import { asideName, isSetAside, releaseOf } from "./stuck-containers.ts";
 
 export interface AppContainersOptions {
@@ -80,23 +79,6 @@ export class AppContainers {
   }
 
   async start(id: string): Promise<void> {
-    await this.endingForgotten(() => this.#start(id));
-  }
-
-  /** Has what could not start a container as that runs already, unknown to the engine, start it once that has ended. */
-  async endingForgotten<T>(start: () => Promise<T>): Promise<T> {
-    try {
-      return await start();
-    } catch (error) {
-      if (!isForgottenTask(error)) throw error;
-      const running = new Set(await this.listed("running"));
-      const ended = (await this.listed("all")).filter((id) => !running.has(id));
-      if (!(await endForgottenTasks(ended))) throw error;
-    }
-    return start();
-  }
-
-  async #start(id: string): Promise<void> {
     await this.#options.engine.operate(
       `start a container of app "${this.#appId}"`,
       (docker) => docker.getContainer(id).start().catch(unlessStatus(304)),

@@ -47,16 +47,20 @@ async function leaveTask(engine: TestEngine, id: string): Promise<void> {
   assert.equal(stuckContainer(said), id, answer.text);
 }
 
-/** As an engine leaves it that was killed before it had written down that the container runs. */
-async function forget(engine: TestEngine, id: string): Promise<void> {
+/** As an engine leaves them that was killed before it had written down that they run. */
+async function forget(engine: TestEngine, ...ids: readonly string[]): Promise<void> {
   await engine.kill();
-  const file = join(engine.data, "containers", id, "config.v2.json");
-  const config = JSON.parse(await readFile(file, "utf8")) as { State: object };
-  await writeFile(file, JSON.stringify({ ...config, State: { ...config.State, Running: false, Pid: 0 } }));
+  for (const id of ids) {
+    const file = join(engine.data, "containers", id, "config.v2.json");
+    const config = JSON.parse(await readFile(file, "utf8")) as { State: object };
+    await writeFile(file, JSON.stringify({ ...config, State: { ...config.State, Running: false, Pid: 0 } }));
+  }
   await engine.start();
-  const answer = await engine.request("POST", `/containers/${id}/start`);
-  assert.equal(answer.status, 500, answer.text);
-  assert.match(answer.text, /id already in use/);
+}
+
+async function pidOf(engine: TestEngine, id: string): Promise<number> {
+  const { State } = (await engine.request("GET", `/containers/${id}/json`)).expect(200) as Inspected;
+  return State.Pid;
 }
 
 async function inside(engine: TestEngine, id: string, ...command: string[]): Promise<void> {
@@ -226,7 +230,7 @@ for (const [kind, needs, run] of [
   ["compose", needsCompose, composeTest],
 ] as const) {
   run(
-    `what runs on unknown to its engine ends, and its container starts again: ${kind}${needs}`,
+    `what runs on unknown to its engine ends as soon as that is back, and its container starts again: ${kind}${needs}`,
     async (t) => {
       const { engine, runtime, compose, app: make } = withApps();
       await engine.images.build("svc/keeper:1", { volumes: ["/kept"] });
@@ -245,16 +249,21 @@ for (const [kind, needs, run] of [
             ];
       await startApp(apps, app);
       const [before] = await containersOf(engine, id);
-      const { State } = (await engine.request("GET", `/containers/${before!.Id}/json`)).expect(
-        200,
-      ) as Inspected;
-      await forget(engine, before!.Id);
-      t.true(existsSync(`/proc/${State.Pid}`), "it runs on");
+      const pid = await pidOf(engine, before!.Id);
+      const others = await engine.run(`not-${id}`, { Image: "svc/keeper:1" });
+      const othersPid = await pidOf(engine, others);
+      await forget(engine, before!.Id, others);
+      await eventually(() => assert.equal(apps.status(id)?.isLost, true), deadlineMs);
+      t.false(
+        existsSync(`/proc/${pid}`),
+        "it is over before anybody is told of it, and may start another one",
+      );
+      t.true(existsSync(`/proc/${othersPid}`), "what is none of svc's runs on");
+      process.kill(othersPid, "SIGKILL");
       await eventually(() => apps.start(app), deadlineMs);
       t.is(apps.status(id)?.state, "RUNNING");
-      const [now, ...others] = await containersOf(engine, id);
-      t.deepEqual([now!.Id, now!.State, others], [before!.Id, "running", []]);
-      t.false(existsSync(`/proc/${State.Pid}`), "one of it runs");
+      const [now, ...more] = await containersOf(engine, id);
+      t.deepEqual([now!.Id, now!.State, more], [before!.Id, "running", []]);
       await apps.remove(app);
     },
   );

@@ -203,9 +203,7 @@ export class ComposeRuntime extends ContainerRuntime {
     const replaced = new Set<string>();
     for (;;) {
       try {
-        await this.appOf(app.id).containers.endingForgotten(() =>
-          this.#projects.up(app, project, "--detach"),
-        );
+        await this.#projects.up(app, project, "--detach");
         return;
       } catch (error) {
         const id = stuckContainer(error);

@@ -14,6 +14,7 @@ import { YamlThread } from "../../../src/packages/yaml-thread.ts";
 import { ComposeRuntime } from "../../../src/runtimes/compose/compose-runtime.ts";
 import { DockerRuntime, type DockerRuntimeOptions } from "../../../src/runtimes/docker/docker-runtime.ts";
 import { forbidEngineRestarts } from "../../../src/runtimes/engine-restarts.ts";
+import { endForgottenTasks } from "../../../src/runtimes/forgotten-tasks.ts";
 import type { RunnableApp } from "../../../src/runtimes/runtime.ts";
 import type { JsonObject } from "../../../src/lib/json.ts";
 import { parseManifest } from "../../packages/support/manifests.ts";
@@ -79,6 +80,7 @@ export class DockerFixture implements AsyncDisposable {
       ...overrides,
       log,
     };
+    resources.use(endForgottenTasks(options));
     resources.use(forbidEngineRestarts(options));
     this.runtime = resources.use(new DockerRuntime(options));
     const disk = new DiskMeter(client);
