@@ -165,8 +165,8 @@ export async function chooseTestFiles(isQuick: boolean): Promise<string[][]> {
   ];
 }
 
+/** In turns, so that those of one folder, which often wait for the same things, are in different ones. */
 function batchesOf(files: readonly string[], size: number): string[][] {
-  return Array.from({ length: Math.ceil(files.length / size) }, (_, at) =>
-    files.slice(at * size, (at + 1) * size),
-  );
+  const count = Math.ceil(files.length / size);
+  return Array.from({ length: count }, (_, at) => files.filter((_file, index) => index % count === at));
 }
