@@ -59,18 +59,19 @@ descendants() {
 # processes that came since can be: as long as those are few the others are not looked at. Of a short run they may be more,
 # as among hundreds that begin at once: nobody gets through all ids of a host within seconds.
 find_left() {
-  found= few=500
+  found= files= few=500
   read -r now _ </proc/uptime
   [ $((${now%.*} - ${began%.*})) -gt 10 ] || few=3000
   read -r _ _ _ _ last </proc/loadavg
   if [ "$last" -ge "$job" ] && [ $((last - job)) -le "$few" ]; then
-    files= pid=$job
+    pid=$job
     while [ "$pid" -lt "$last" ]; do
       pid=$((pid + 1))
       if [ "$pid" != "${control-}" ] && [ -d "/proc/$pid" ]; then files="$files /proc/$pid/environ /proc/$pid/stat"; fi
     done
     [ -z "$files" ] || search $files
   else
+    files=all
     for digit in 1 2 3 4 5 6 7 8 9; do search /proc/$digit*/environ /proc/$digit*/stat; done
   fi
 }
@@ -80,12 +81,20 @@ search() {
   [ -z "$hits" ] || found="$found $hits"
 }
 
-# Kills what is left, and what it forks meanwhile, until nothing is; `ended` counts them.
+# Kills what is left, and what it forks meanwhile, until nothing is; `ended` counts them. Who executes a program shows no
+# environment for a moment, and who forks and ends leaves somebody who was not looked at: where anybody is there who came since,
+# a look that finds nobody is followed by another.
 end_left() {
-  killed=' ' ended=0 round=0
+  killed=' ' ended=0 round=0 empty=0
   while [ "$round" -lt 100 ]; do
     find_left
-    [ -n "$found" ] || return 0
+    if [ -z "$found" ]; then
+      empty=$((empty + 1))
+      [ -n "$files" ] && [ "$empty" -lt 2 ] || return 0
+      sleep 0.02
+      continue
+    fi
+    empty=0
     for file in $found; do
       pid=${file#/proc/}
       pid=${pid%/*}

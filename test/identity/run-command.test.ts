@@ -45,6 +45,23 @@ test("a process without environment ends with a run that is cut short, also in a
   t.false(await isAlive(await strayPid(app)));
 });
 
+test("who left and executes one program after another is found, though it shows no environment each time", async (t) => {
+  await using world = await createWorld();
+  const { app, user } = world;
+  const again = "#!/bin/sh\nexec ./again\n";
+  await user.runCommand(["sh", "-c", `printf '${again}' > again; chmod 755 again`], { cwd: app });
+  const script =
+    "(setsid sh -c 'echo $$ > stray; exec ./again' &); while [ ! -s stray ]; do sleep 0.01; done";
+  for (let round = 0; round < 40; round++) {
+    t.is((await user.runCommand(["sh", "-c", `rm -f stray; ${script}`], { cwd: app })).exitCode, 0);
+    const pid = await strayPid(app);
+    const left = await isAlive(pid);
+    if (left) process.kill(pid, "SIGKILL");
+    if (left) return t.fail(`one was left in round ${round}`);
+  }
+  t.pass();
+});
+
 test("a process without environment ends with its session, also in a group of its own", async (t) => {
   await using world = await createWorld();
   const { app, user } = world;

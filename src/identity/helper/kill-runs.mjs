@@ -5,7 +5,7 @@
  */
 import { readFileSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
-import { listPids } from "../../lib/process-table.mjs";
+import { listPids, readProcess } from "../../lib/process-table.mjs";
 import { carriesCookie } from "../../lib/run-cookie.mjs";
 
 const maxRounds = 50;
@@ -20,28 +20,52 @@ export async function killRuns(runIds) {
   let killed = 0;
   for (let round = 0; round < maxRounds; round++) {
     const found = killOnce(runIds);
-    if (found === 0) break;
-    killed += found;
+    killed += found.killed;
+    if (found.killed === 0 && !found.isUnsure) break;
     // They are gone from /proc only once their parent has reaped them, but their environment is empty at once.
     await sleep(roundMs);
   }
   return killed;
 }
 
-/** @param {readonly string[]} runIds */
+/**
+ * @param {readonly string[]} runIds
+ * @returns {{ killed: number, isUnsure: boolean }} Unsure where somebody shows no environment yet.
+ */
 function killOnce(runIds) {
-  let killed = 0;
-  for (const pid of listPids()) {
-    if (pid === process.pid) continue;
-    try {
-      const environment = readFileSync(`/proc/${pid}/environ`);
-      if (!runIds.some((id) => carriesCookie(environment, id))) continue;
-      // Nothing is awaited between the look and the signal, so the pid is the one that was looked at.
-      process.kill(pid, "SIGKILL");
-      killed += 1;
-    } catch {
-      // Another user's, or gone.
+  const found = { killed: 0, isUnsure: false };
+  /** Who forks and ends during a look leaves somebody who was not in the list. */
+  const seen = new Set([process.pid]);
+  for (let pass = 0; pass < maxRounds; pass++) {
+    const newcomers = listPids().filter((pid) => !seen.has(pid));
+    if (newcomers.length === 0) break;
+    for (const pid of newcomers) {
+      seen.add(pid);
+      lookAt(pid, runIds, found);
     }
   }
-  return killed;
+  return found;
+}
+
+/**
+ * @param {number} pid
+ * @param {readonly string[]} runIds
+ * @param {{ killed: number, isUnsure: boolean }} found
+ */
+function lookAt(pid, runIds, found) {
+  try {
+    const environment = readFileSync(`/proc/${pid}/environ`);
+    if (environment.length === 0) {
+      // Of a kernel thread, of one that was started without, or of one that executes a program at this moment. Read after the
+      // environment: who shows one by now was executing then.
+      found.isUnsure ||= readProcess(pid)?.isExecuting === true || readFileSync(`/proc/${pid}/environ`).length > 0;
+      return;
+    }
+    if (!runIds.some((id) => carriesCookie(environment, id))) return;
+    // Nothing is awaited between the look and the signal, so the pid is the one that was looked at.
+    process.kill(pid, "SIGKILL");
+    found.killed += 1;
+  } catch {
+    // Another user's, or gone.
+  }
 }
