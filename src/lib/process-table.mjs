@@ -15,8 +15,8 @@ const kernelThreadFlag = 0x0020_0000;
  * @property {number} startTicks start after boot, in clock ticks: with the pid it names the process for good in this boot
  * @property {number} rssPages
  * @property {boolean} isKernelThread
- * @property {boolean} isExecuting it has a new program, but not yet its arguments and environment; false of those whose memory
- *   the reader may not look into
+ * @property {number} environmentEnd where in its memory its environment ends, which another program that it executes has elsewhere;
+ *   0 until it has one, and of those whose memory the reader may not look into
  */
 
 /**
@@ -43,8 +43,7 @@ export function parseStat(text) {
     startTicks,
     rssPages: field(24),
     isKernelThread: (field(9) & kernelThreadFlag) !== 0,
-    // `vsize`, `startcode`, which is 1 for those who may not look, and `env_end`.
-    isExecuting: field(23) > 0 && field(26) !== 1 && field(51) === 0,
+    environmentEnd: field(51),
   };
 }
 

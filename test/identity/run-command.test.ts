@@ -56,7 +56,7 @@ test("who left and executes one program after another is found, though it shows 
     return Number(await readFile(join(app, file), "utf8"));
   };
   // It has no environment at one of twenty looks.
-  for (let round = 0; round < 16; round++) {
+  for (let round = 0; round < 12; round++) {
     const pids = await Promise.all(["one", "two", "three", "four", "five"].map(leaveOne));
     const alive = await Promise.all(pids.map(isAlive));
     const left = pids.filter((_pid, at) => alive[at] === true);

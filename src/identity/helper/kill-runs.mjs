@@ -56,9 +56,7 @@ function lookAt(pid, runIds, found) {
   try {
     const environment = readFileSync(`/proc/${pid}/environ`);
     if (environment.length === 0) {
-      // Of a kernel thread, of one that was started without, or of one that executes a program at this moment. Read after the
-      // environment: who shows one by now was executing then.
-      found.isUnsure ||= readProcess(pid)?.isExecuting === true || readFileSync(`/proc/${pid}/environ`).length > 0;
+      found.isUnsure ||= !isWithoutEnvironment(pid);
       return;
     }
     if (!runIds.some((id) => carriesCookie(environment, id))) return;
@@ -68,4 +66,16 @@ function lookAt(pid, runIds, found) {
   } catch {
     // Another user's, or gone.
   }
+}
+
+/**
+ * Whether it is dead, a thread of the kernel's, or was started with no environment, rather than that it executes a program at
+ * this moment: then it shows none until the program has its own.
+ * @param {number} pid
+ */
+function isWithoutEnvironment(pid) {
+  const before = readProcess(pid);
+  if (before === undefined || before.isKernelThread) return true;
+  const isEmpty = readFileSync(`/proc/${pid}/environ`).length === 0;
+  return isEmpty && before.environmentEnd > 0 && readProcess(pid)?.environmentEnd === before.environmentEnd;
 }
