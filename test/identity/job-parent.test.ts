@@ -10,8 +10,7 @@ import { isAlive } from "./support/world.ts";
 
 const script = join(dirname(programs.identityHelper), "job-parent.sh");
 /** Leaves its session, and executes a program a moment later. */
-const stray =
-  "(setsid sh -c '(sleep 300 & echo $! > stray) &' &); while [ ! -s stray ]; do sleep 0.01; done";
+const stray = "(setsid sh -c '(sleep 300 & echo $! > stray) &' &); while [ ! -s stray ]; do sleep 0.01; done";
 
 test("who shows no environment in one look, as while it executes a program, is found by the next", async (t) => {
   const dir = await mkdtemp(join(tmpdir(), "svc-job-parent-"));

@@ -93,6 +93,7 @@ test("a process may be called anything", (t) => {
         startTicks: 22,
         rssPages: 24,
         isKernelThread: false,
+        environmentEnd: 51,
       });
     }),
   );
