@@ -139,6 +139,15 @@ test("what comes in place of a supervisor's words is refused or bounded", (t) =>
   t.is(parseState('{"phase":"DANCING","supervisor":{}}'), undefined);
 });
 
+test("a stretch of the log that ends before it begins is no message: nobody misses less than nothing", (t) => {
+  for (const type of ["log", "gap"]) {
+    const message = { type, from: 5, to: 5, ...(type === "log" && { text: "" }) };
+    t.deepEqual(parseMessage(JSON.stringify(message)), message as never);
+    t.is(parseMessage(JSON.stringify({ ...message, to: 4 })), undefined, type);
+    t.is(parseMessage(JSON.stringify({ ...message, to: 1e300 })), undefined, type);
+  }
+});
+
 test("a supervisor's message may hold long text, and not much else", (t) => {
   const text = 'a\\"\u001b'.repeat(300_000);
   const log = { type: "log", from: 0, to: 1, text };

@@ -39,11 +39,13 @@ export function parseMessage(line: string): SupervisorMessage | undefined {
       return state && { type: "state", state };
     }
     case "log": {
-      const [from, to, content] = [count(fields["from"]), count(fields["to"]), fields["text"]];
-      return typeof content === "string" ? { type: "log", from, to, text: content } : undefined;
+      const [stretch, content] = [stretchOf(fields), fields["text"]];
+      return stretch && typeof content === "string" ? { type: "log", ...stretch, text: content } : undefined;
     }
-    case "gap":
-      return { type: "gap", from: count(fields["from"]), to: count(fields["to"]) };
+    case "gap": {
+      const stretch = stretchOf(fields);
+      return stretch && { type: "gap", ...stretch };
+    }
     case "output": {
       const { data } = fields as { data: unknown };
       return typeof data === "string" ? { type: "output", data } : undefined;
@@ -129,6 +131,12 @@ function toExit(fields: Fields): ExitRecord {
       : [],
     ...(typeof error === "string" && { error: text(error) }),
   };
+}
+
+/** Of the log; undefined for one that ends before it begins. */
+function stretchOf(fields: Fields): { from: number; to: number } | undefined {
+  const [from, to] = [count(fields["from"]), count(fields["to"])];
+  return from <= to ? { from, to } : undefined;
 }
 
 function parseObject(json: string): Fields | undefined {
