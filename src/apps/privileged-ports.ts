@@ -1,6 +1,7 @@
 /** Ports that an app may not listen on as whom it runs: told when they are chosen, as its start would only fail. */
 import { invalidRequest } from "../errors.ts";
 import type { JsonObject } from "../lib/json.ts";
+import { portViolations } from "../packages/chosen-ports.ts";
 import type { Manifest } from "../packages/manifest.ts";
 import { mergeDefaults } from "../packages/settings.ts";
 import { readUnprivilegedPortStart } from "../runtimes/container-policy.ts";
@@ -21,13 +22,9 @@ export async function requireOpenPorts(choice: PortChoice): Promise<void> {
   const { manifest, values } = choice;
   if (manifest.ports.length === 0 || mayHaveAll(choice)) return;
   const start = await readUnprivilegedPortStart();
-  const merged = mergeDefaults(manifest, values);
-  const violations = manifest.ports.flatMap(({ setting }) => {
-    const port = setting === undefined ? undefined : merged[setting];
-    if (setting === undefined || typeof port !== "number" || port < 1 || port >= start) return [];
-    const description = `must be at least ${start}: ports below it are for root's own apps`;
-    return [{ field: `values.${setting}`, description }];
-  });
+  const violations = portViolations(manifest, mergeDefaults(manifest, values), (port) =>
+    port < start ? `must be at least ${start}: ports below it are for root's own apps` : undefined,
+  );
   if (violations.length > 0) throw invalidRequest(violations);
 }
 

@@ -6,6 +6,8 @@ import { invalidRequest, maxStructure, SvcError, type FieldViolation } from "../
 import { hasMoreStructure } from "../lib/json-structure.ts";
 import type { JsonObject } from "../lib/json.ts";
 import { TaskError, TaskThread } from "../lib/task-thread.ts";
+import { portViolations, whyNoPort } from "./chosen-ports.ts";
+import { fieldStep } from "./field-path.ts";
 import { settingsOf, type Manifest } from "./manifest.ts";
 import type { SettingError, SettingsCheck, SettingsFinding } from "./settings-check.ts";
 import { expandedLength } from "./settings.ts";
@@ -68,7 +70,10 @@ export function createSettingsValidator(options: SettingsValidatorOptions = {}):
       checkSize(JSON.stringify(values));
       // No thread has to start for what has nothing to match.
       const errors = schema === null ? unknownKeys(values) : await errorsOf(schema, values, manifest.id, uid);
-      const violations = [...violationsOf(errors, manifest), ...portViolations(manifest, values)];
+      const violations = violationsOf(errors, manifest);
+      const refused = new Set(violations.map(({ field }) => field));
+      const ports = portViolations(manifest, values, whyNoPort).filter(({ field }) => !refused.has(field));
+      violations.push(...ports);
       if (violations.length > 0) throw invalidRequest(violations);
       requireShort(manifest, values);
     },
@@ -155,20 +160,4 @@ function violationOf(error: SettingError, manifest: Manifest): FieldViolation {
     default:
       return { field, description: error.message ?? "is not valid" };
   }
-}
-
-/** A step of a JSON Pointer in the spelling of field paths: `.port`, `[0]`, `["a.b"]`. */
-function fieldStep(step: string): string {
-  const key = step.replaceAll("~1", "/").replaceAll("~0", "~");
-  if (/^\d+$/.test(key)) return `[${key}]`;
-  return /^[A-Za-z_][A-Za-z0-9_-]*$/.test(key) ? `.${key}` : `[${JSON.stringify(key)}]`;
-}
-
-/** A setting that gives a port number must be one, whatever the schema forgot to say. */
-function portViolations(manifest: Pick<Manifest, "ports">, values: JsonObject): FieldViolation[] {
-  return manifest.ports.flatMap(({ setting }): FieldViolation[] => {
-    const value = setting === undefined ? undefined : values[setting];
-    if (setting === undefined || typeof value !== "number" || (value >= 1 && value <= 65_535)) return [];
-    return [{ field: `values${fieldStep(setting)}`, description: `${value} is no port number (1 to 65535)` }];
-  });
 }

@@ -1,6 +1,7 @@
 import test from "ava";
 import { SvcError, type FieldViolation } from "../../src/errors.ts";
 import type { JsonObject } from "../../src/lib/json.ts";
+import { portViolations } from "../../src/packages/chosen-ports.ts";
 import type { Manifest } from "../../src/packages/manifest.ts";
 import { expandPlaceholders, placeholdersIn } from "../../src/packages/placeholders.ts";
 import { settingsSchema } from "../../src/packages/settings-schema.ts";
@@ -94,6 +95,33 @@ test("a switch that is off and a value that is not set reach nothing", (t) => {
   const { env, args } = resolveSettings(example, { name: "a" });
   t.deepEqual(args, ["--name", "a"]);
   t.deepEqual(env, { PORT: "8080", NAME: "a" });
+});
+
+test("a chosen port is held against one rule: one violation for each setting, spelled as any other's", async (t) => {
+  const manifest = await manifestOf(`
+ports:
+  - {name: http, setting: web-port}
+  - {name: http3, protocol: udp, setting: web-port}
+  - {name: peers, setting: peers}
+settings:
+  properties:
+    web-port: {type: integer, minimum: 1}
+    peers: {type: integer}
+`);
+  const description = (port: number): string => `${port} is no port number (1 to 65535)`;
+  t.deepEqual(await violationsOf(manifest, { "web-port": 70_000, peers: -1 }), [
+    { field: "values.web-port", description: description(70_000) },
+    { field: "values.peers", description: description(-1) },
+  ]);
+  t.deepEqual(
+    (await violationsOf(manifest, { "web-port": 0 })).map(({ field }) => field),
+    ["values.web-port"],
+  );
+  t.deepEqual(await violationsOf(manifest, { "web-port": 1, peers: 65_535 }), []);
+  t.deepEqual(
+    portViolations(manifest, { "web-port": 80 }, (port) => (port < 1024 ? "is low" : undefined)),
+    [{ field: "values.web-port", description: "is low" }],
+  );
 });
 
 test("ports follow the settings", (t) => {

@@ -1,0 +1,8 @@
+/** How a place in a value is spelled in violations: `values.port`, `values["a.b"][0]`. */
+
+/** A step of a JSON Pointer in that spelling. */
+export function fieldStep(step: string): string {
+  const key = step.replaceAll("~1", "/").replaceAll("~0", "~");
+  if (/^\d+$/.test(key)) return `[${key}]`;
+  return /^[A-Za-z_][A-Za-z0-9_-]*$/.test(key) ? `.${key}` : `[${JSON.stringify(key)}]`;
+}
