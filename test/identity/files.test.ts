@@ -1,10 +1,14 @@
 import { execFileSync } from "node:child_process";
-import { chmod, link, lstat, mkdir, readFile, symlink, writeFile } from "node:fs/promises";
+import { readdirSync } from "node:fs";
+import { chmod, link, lstat, mkdir, mkdtemp, readFile, rm, symlink, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Readable } from "node:stream";
 import { buffer } from "node:stream/consumers";
 import test from "ava";
 import fc from "fast-check";
+import { writeFile as writeWhole } from "../../src/identity/helper/files.mjs";
+import { Syscalls } from "../../src/identity/helper/host/syscalls.mjs";
 import { assertFails, createWorld, rootTest, someUid } from "./support/world.ts";
 
 test("directories and files are made with the exact mode, as their owner", async (t) => {
@@ -37,6 +41,25 @@ test("a file is replaced as a whole, and nothing else is left", async (t) => {
   t.true((await user.readFile(app, "f")).equals(content));
   await assertFails(t, user.readFile(app, "f", { maxBytes: 2_999_999 }), "resource_exhausted");
   t.is((await user.readFile(app, "f", { maxBytes: 3_000_000 })).length, 3_000_000);
+});
+
+test("a file has no name until all of it is on the disk: nothing stays of one that breaks off", async (t) => {
+  const dir = await mkdtemp(join(tmpdir(), "svc-unnamed-"));
+  t.teardown(() => rm(dir, { recursive: true }));
+  const seen: string[][] = [];
+  class Watched extends Syscalls {
+    override link(fd: number, parent: number, name: string): void {
+      seen.push(readdirSync(dir));
+      super.link(fd, parent, name);
+    }
+  }
+  const write = (text: string) =>
+    writeWhole(new Watched(), { root: dir, path: "f", mode: 0o600 }, Buffer.from(text));
+  await write("one");
+  await write("two");
+  t.deepEqual(seen, [[], ["f"]]);
+  t.deepEqual(readdirSync(dir), ["f"]);
+  t.is(await readFile(join(dir, "f"), "utf8"), "two");
 });
 
 test("stat and list tell what is there", async (t) => {

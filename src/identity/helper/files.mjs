@@ -1,6 +1,6 @@
 /** Single files and directories: look, list, read, write, make, rename. */
 import { randomBytes } from "node:crypto";
-import { closeSync, constants, fstatSync, lstatSync, renameSync, unlinkSync } from "node:fs";
+import { closeSync, constants, fstatSync, lstatSync, renameSync } from "node:fs";
 import { open } from "node:fs/promises";
 import {
   at,
@@ -12,9 +12,10 @@ import {
   reopen,
   syncDirectory,
 } from "./directory.mjs";
+import { openUnnamed, unlinkIfThere } from "./host/unnamed-file.mjs";
 import { RequestError, hasCode } from "./request-error.mjs";
 
-const { O_RDONLY, O_WRONLY, O_CREAT, O_EXCL, O_NOFOLLOW, O_NOCTTY, O_NONBLOCK } = constants;
+const { O_RDONLY, O_NOCTTY, O_NONBLOCK } = constants;
 
 /** @typedef {import("./directory.mjs").Place} Place */
 /** @typedef {import("node:fs").Stats} Stats */
@@ -118,24 +119,24 @@ export async function readFile({ maxBytes, ...place }, signal) {
 }
 
 /**
+ * @param {import("./host/syscalls.mjs").Syscalls} syscalls
  * @param {Place & { mode: number }} args
  * @param {Buffer} data
  */
-export async function writeFile({ mode, ...place }, data) {
+export async function writeFile(syscalls, { mode, ...place }, data) {
   await inParent(place, async (parent, name) => {
-    const temporary = at(parent, `.svc-${randomBytes(8).toString("hex")}.tmp`);
-    const file = await open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0o600);
+    const temporary = `.svc-${randomBytes(8).toString("hex")}.tmp`;
+    await using file = await openUnnamed(syscalls, parent, temporary);
+    const { handle } = file;
     try {
-      try {
-        await file.writeFile(data);
-        await file.chmod(mode);
-        await file.sync();
-      } finally {
-        await file.close();
-      }
-      renameSync(temporary, at(parent, name));
+      await handle.writeFile(data);
+      await handle.chmod(mode);
+      await handle.sync();
+      if (!file.isNamed) syscalls.link(handle.fd, parent, temporary);
+      file.isNamed = true;
+      renameSync(at(parent, temporary), at(parent, name));
     } catch (error) {
-      unlinkSync(temporary);
+      if (file.isNamed) unlinkIfThere(parent, temporary);
       throw error;
     }
     syncDirectory(parent);

@@ -7,6 +7,7 @@ import { copyTree } from "./copy-tree.mjs";
 import { inDirectory, reopen } from "./directory.mjs";
 import * as files from "./files.mjs";
 import { createHostOperations } from "./host/operations.mjs";
+import { Syscalls } from "./host/syscalls.mjs";
 import { measure } from "./measure.mjs";
 import { LastBytes, LineSplitter } from "./output.mjs";
 import { readTail } from "./read-tail.mjs";
@@ -62,9 +63,11 @@ function placesOf(frames) {
  * @property {number} maxOutputBytes
  */
 
+const syscalls = new Syscalls();
+
 /** What the daemon sends and reads is typed by this table (`../helper-protocol.ts`). */
 export const operations = {
-  ...createHostOperations(),
+  ...createHostOperations(syscalls),
 
   stat: async (/** @type {Place} */ args) => ({ value: await files.stat(args) }),
 
@@ -77,7 +80,7 @@ export const operations = {
   }),
 
   writeFile: async (/** @type {Place & { mode: number }} */ args, /** @type {Call} */ { data }) => {
-    await files.writeFile(args, data);
+    await files.writeFile(syscalls, args, data);
     return {};
   },
 

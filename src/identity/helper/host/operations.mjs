@@ -8,7 +8,6 @@ import { readContent } from "./read-content.mjs";
 import { copyPath, movePath } from "./relocate.mjs";
 import { searchFiles } from "./search.mjs";
 import { discard } from "./staging.mjs";
-import { Syscalls } from "./syscalls.mjs";
 import { tailFile } from "./tail.mjs";
 import { uploadFile } from "./upload.mjs";
 import { diskUsage } from "./usage.mjs";
@@ -16,12 +15,13 @@ import { diskUsage } from "./usage.mjs";
 /** @typedef {import("../requests.mjs").Call} Call */
 /** @typedef {import("./host-path.mjs").HostPlace} HostPlace */
 /** @typedef {import("./relocate.mjs").RelocateArgs} RelocateArgs */
+/** @typedef {import("./syscalls.mjs").Syscalls} Syscalls */
 
 /** Milliseconds between two reports. */
 const reportMs = 100;
 
-export function createHostOperations() {
-  const syscalls = new Syscalls();
+/** @param {Syscalls} syscalls */
+export function createHostOperations(syscalls) {
   const listings = new Listings();
   return {
     hostStat: async (/** @type {HostPlace} */ args) => ({ value: await statPath(syscalls, args) }),

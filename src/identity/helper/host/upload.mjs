@@ -2,26 +2,14 @@
  * Files that come in or are made. They are written without a name, so that nothing is left of one that breaks off, reach
  * the disk, and get their name in one step. What they replace keeps its mode, owner, group and attributes.
  */
-import {
-  closeSync,
-  constants,
-  fchmodSync,
-  fchownSync,
-  fstatSync,
-  lstatSync,
-  renameSync,
-  unlinkSync,
-} from "node:fs";
-import { open } from "node:fs/promises";
-import { at, openPlace, reopen, syncDirectory } from "../directory.mjs";
+import { closeSync, fchmodSync, fchownSync, fstatSync, lstatSync, renameSync, unlinkSync } from "node:fs";
+import { at, openPlace, syncDirectory } from "../directory.mjs";
 import { RequestError, hasCode } from "../request-error.mjs";
 import { entryAt, tagOf } from "./entries.mjs";
 import { assertNamed, inPlace } from "./host-path.mjs";
 import { exists } from "./syscalls.mjs";
+import { openUnnamed, unlinkIfThere } from "./unnamed-file.mjs";
 
-const { O_RDWR, O_WRONLY, O_CREAT, O_EXCL, O_NOFOLLOW } = constants;
-// Linux's own, and not among node's constants: a file that has no name yet.
-const O_TMPFILE = 0o20200000;
 const defaultMode = 0o644;
 /** So that it costs next to nothing. */
 const writeBackBytes = 16 << 20;
@@ -158,25 +146,6 @@ function assertTag(stats, ifMatch) {
 
 /**
  * @param {Syscalls} syscalls
- * @param {number} parent
- * @param {string} temporary
- */
-async function openUnnamed(syscalls, parent, temporary) {
-  if (syscalls.canLink) {
-    try {
-      const handle = await open(reopen(parent), O_TMPFILE | O_RDWR, 0o600);
-      return { handle, isNamed: false, [Symbol.asyncDispose]: () => handle.close() };
-    } catch (error) {
-      // File systems that know no such files.
-      if (!hasCode(error, "EOPNOTSUPP", "EISDIR", "EINVAL", "ENOENT")) throw error;
-    }
-  }
-  const handle = await open(at(parent, temporary), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0o600);
-  return { handle, isNamed: true, [Symbol.asyncDispose]: () => handle.close() };
-}
-
-/**
- * @param {Syscalls} syscalls
  * @param {number} fd
  * @param {Found} found
  * @param {BigIntStats | undefined} old
@@ -266,16 +235,4 @@ function isSame(one, other) {
 
 function changed() {
   return new RequestError("CHANGED", "is not what it was when it was read");
-}
-
-/**
- * @param {number} parent
- * @param {string} name
- */
-function unlinkIfThere(parent, name) {
-  try {
-    unlinkSync(at(parent, name));
-  } catch (error) {
-    if (!hasCode(error, "ENOENT")) throw error;
-  }
 }
