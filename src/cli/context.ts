@@ -63,10 +63,14 @@ export class CommandContext implements AsyncDisposable {
     this.#privacy = privacy;
   }
 
-  /** The same command at another node; `local` is this machine, or the socket that the line names. Its own to dispose. */
-  at(node: string): CommandContext {
+  /**
+   * The same command at another node, by its name or its address; `local` is this machine, or the socket that the line names.
+   * Its own to dispose.
+   */
+  at(node: string | { readonly host: string }): CommandContext {
     const { host: _host, node: _node, socket, ...others } = this.options;
-    const target = node === localNode && socket !== undefined ? { socket } : { node };
+    const named = typeof node === "string" ? { node } : node;
+    const target = node === localNode && socket !== undefined ? { socket } : named;
     return new CommandContext(this.host, { ...others, ...target }, this.#openInProcess);
   }
 

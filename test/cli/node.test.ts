@@ -115,6 +115,27 @@ test("nodes whose ssh ends at once are said, and those that answer are shown", a
   t.is(run.exitCode, 6);
 });
 
+test("the daemon that a command names by its address is asked with all nodes, once", async (t) => {
+  await using home = await makeHome();
+  await using attic = await startFakeDaemon([appOf({ id: "old" })]);
+  await using far = await startFakeDaemon([appOf({ id: "remote" })]);
+  const [known, unknown] = [`unix://${attic.socketPath}`, `unix://${far.socketPath}`];
+  await home.run(`node add attic ${known}`);
+  const asked = async (line: string, env = {}): Promise<[string, string | undefined][]> => {
+    const run = await home.run(`ls --all-nodes --json ${line}`.trim(), env);
+    const { nodes } = JSON.parse(run.stdout) as { nodes: { node: string; apps?: { id: string }[] }[] };
+    // Whether this machine has a daemon is its own affair.
+    return nodes.flatMap(({ node, apps }) => (node === "local" ? [] : [[node, apps?.[0]?.id]]));
+  };
+  const both = [
+    ["attic", "old"],
+    [unknown, "remote"],
+  ] as [string, string][];
+  t.deepEqual(await asked(`-H ${unknown}`), both);
+  t.deepEqual(await asked("", { SVC_HOST: unknown }), both);
+  for (const line of ["", `-H ${known}`, "-N attic"]) t.deepEqual(await asked(line), both.slice(0, 1), line);
+});
+
 test("no node waits for the answer of another", async (t) => {
   await using home = await makeHome();
   const names = ["one", "two", "three"];

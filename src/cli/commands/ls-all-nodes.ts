@@ -2,6 +2,7 @@
 import { SvcError } from "../../errors.ts";
 import type { CommandContext } from "../context.ts";
 import { describeFailure, failureJson, ReportedError } from "../failure.ts";
+import { chooseNode } from "../nodes/choose-node.ts";
 import { localNode, readNodes } from "../nodes/node-file.ts";
 import { appColumns } from "../render/app-table.ts";
 import { escapeControls } from "../render/escape.ts";
@@ -21,7 +22,7 @@ type Answer =
 export async function showAllNodes(context: CommandContext, isMeant: (app: App) => boolean): Promise<void> {
   const { options } = context;
   const timeoutSecs = options.timeout ?? defaultTimeoutSecs;
-  const asked = await Promise.all(namesOf(context).map((node) => ask(context, node, timeoutSecs)));
+  const asked = await Promise.all(nodesOf(context).map(([node, there]) => ask(there, { node, timeoutSecs })));
   const hasApps = asked.some((answer) => "apps" in answer && answer.apps.length > 0);
   const answers = asked.map((answer) =>
     "apps" in answer ? { ...answer, apps: answer.apps.filter(isMeant) } : answer,
@@ -51,14 +52,30 @@ export async function showAllNodes(context: CommandContext, isMeant: (app: App) 
   if (first !== undefined) throw new ReportedError(describeFailure(first.error).exitCode);
 }
 
-/** This machine is one where a daemon may be. */
-function namesOf({ host, options }: CommandContext): readonly string[] {
+/** This machine, where a daemon may be, every node that has a name, and the one without that the command is for. */
+function nodesOf(context: CommandContext): readonly (readonly [name: string, there: CommandContext])[] {
+  const { host, options } = context;
   const route = chooseRoute({ socketOption: options.socket, sockets: host.sockets, uid: host.uid });
-  return [...(route.kind === "socket" ? [localNode] : []), ...Object.keys(readNodes(host).nodes)];
+  const { nodes } = readNodes(host);
+  const names = [...(route.kind === "socket" ? [localNode] : []), ...Object.keys(nodes)];
+  const meant = chooseNode(host, options);
+  const isKnown =
+    meant === undefined ||
+    names.includes(meant.name) ||
+    Object.values(nodes).some(({ address }) => address === meant.address);
+  return [
+    ...names.map((name) => [name, context.at(name)] as const),
+    ...(isKnown ? [] : [[meant.name, context.at({ host: meant.address })] as const]),
+  ];
 }
 
-async function ask(context: CommandContext, node: string, timeoutSecs: number): Promise<Answer> {
-  await using there = context.at(node);
+interface Question {
+  readonly node: string;
+  readonly timeoutSecs: number;
+}
+
+async function ask(there: CommandContext, { node, timeoutSecs }: Question): Promise<Answer> {
+  await using _there = there;
   const { promise: late, reject } = Promise.withResolvers<never>();
   const end = () => reject(new SvcError("deadline_exceeded", `not within ${timeoutSecs} s`));
   const timer = setTimeout(end, timeoutSecs * 1000);

@@ -21,7 +21,7 @@ export function addLsCommand(parent: Command, run: RunCommand): void {
     .option("--outdated", "only those of which something newer was found")
     .option(
       "--all-nodes",
-      "of this machine and every node of svc node, each of which has --timeout (default: 10 s)",
+      "of this machine, every node of svc node and that of --host, each of which has --timeout (default: 10 s)",
     )
     .action(run(watchable(showApps)));
 }
