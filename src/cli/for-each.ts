@@ -5,7 +5,8 @@ import { ReportedError } from "./failure.ts";
 import { escapeControls } from "./render/escape.ts";
 
 export interface NamedWork<Result> {
-  readonly call: (name: string) => Promise<Result>;
+  /** Resolves with undefined where all is said already. */
+  readonly call: (name: string) => Promise<Result | undefined>;
   /** One line for people about what was done. */
   readonly text: (result: Result) => string;
   /** What the command's errors get. */
@@ -24,6 +25,7 @@ export function forEachName<Result>(
 ): Promise<void> {
   const work = async (name: string): Promise<void> => {
     const result = await call(name);
+    if (result === undefined) return;
     if (!context.json) await context.print(`${escapeControls(text(result))}\n`);
     else if (names.length === 1) await context.printJson(result);
     else await context.printJsonLine(result);

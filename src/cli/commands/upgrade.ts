@@ -24,7 +24,7 @@ export function addUpgradeCommand(parent: Command, run: RunCommand): void {
     .command("upgrade")
     .description("upgrade apps to the newest version")
     .argument("[id...]", "the apps")
-    .option("--all", "every stopped app; with --restart every app")
+    .option("--all", "every app; those that would have to be stopped for it only with --restart")
     .option("--restart", "stop those that run, and start them again, whatever becomes of the upgrade")
     .option("--version <tag>", "go to this tag instead of the newest")
     .option("--accept-license", "accept the licenses that the new version adds")
@@ -53,10 +53,10 @@ async function upgrade(
   if (all && options.version !== undefined)
     throw new UsageError("--version goes with one app, not with --all");
   const stopApp = options.restart === true;
-  const ids = all ? await upgradableApps(context, stopApp) : named;
+  const apps = new Map(all ? (await listAllApps(context)).map((app) => [app.id, app]) : []);
   const { AppService, UpgradeAppResponseSchema } = await import("../../../gen/svc/v1/app_pb.ts");
   const { messageToRest } = await import("../transport/rest-json.ts");
-  await forEachName(context, ids, {
+  await forEachName(context, all ? [...apps.keys()] : named, {
     call: async (id) => {
       const version = options.version ?? "";
       const result = await acceptingLicenses(context, id, acceptedBy(options), (accepted) => {
@@ -65,9 +65,12 @@ async function upgrade(
         const events = context.invoke(AppService.method.upgradeAppStream, [request]);
         return followProgress(context, `upgrade ${id}`, events, "result");
       }).catch((error: unknown) => {
-        throw withRestart(error, id);
+        const app = apps.get(id);
+        if (asSvcError(error)?.reason !== "app_running" || app === undefined) throw withRestart(error, id);
+        notePassedOver(context, app);
+        return undefined;
       });
-      return messageToRest(UpgradeAppResponseSchema, result);
+      return result && messageToRest(UpgradeAppResponseSchema, result);
     },
     text: ({ id, up_to_date: upToDate, from, to, restarted }) => {
       if (upToDate) return `${id} is up to date at ${to}`;
@@ -86,24 +89,9 @@ function withRestart(error: unknown, id: string): unknown {
   return new AdvisedError(known, `${known.message}: svc app stop ${id}; or pass --restart`);
 }
 
-/** In which nothing of an app runs or is going to by itself. */
-const stoppedStates: ReadonlySet<string> = new Set(["STOPPED", "FAILED", "CRASHED"]);
-
-/** In which an app can be stopped for an upgrade. */
-const runningStates: ReadonlySet<string> = new Set(["RUNNING", "STARTING"]);
-
-/** Says which are passed over. */
-async function upgradableApps(context: CommandContext, stopApp: boolean): Promise<string[]> {
-  const apps = await listAllApps(context);
-  const fits = ({ state }: App): boolean => stoppedStates.has(state) || (stopApp && runningStates.has(state));
-  for (const app of apps.filter((each) => !fits(each))) {
-    const reason = app.state_reason === "" ? "" : `: ${app.state_reason}`;
-    const state = `${stateText(app, context.host.now())}${reason}`;
-    context.note(
-      escapeControls(
-        `Passed over ${app.id}, which is ${state}; stop it first: svc app stop ${app.id}, or pass --restart`,
-      ),
-    );
-  }
-  return apps.filter(fits).map((app) => app.id);
+function notePassedOver(context: CommandContext, app: App): void {
+  const reason = app.state_reason === "" ? "" : `: ${app.state_reason}`;
+  const state = `${stateText(app, context.host.now())}${reason}`;
+  const words = `Passed over ${app.id}, which is ${state}; stop it first: svc app stop ${app.id}, or pass --restart`;
+  context.note(escapeControls(words));
 }
