@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { access, readdir, readFile } from "node:fs/promises";
+import { access, readdir, readFile, statfs } from "node:fs/promises";
 import { startEngine } from "./docker.ts";
 import { dockerTest, needsDocker, sharedEngine } from "./docker-test.ts";
 import { registryUser } from "./docker-registry.ts";
@@ -44,6 +44,17 @@ for (const user of [undefined, registryUser]) {
     },
   );
 }
+
+dockerTest(
+  `an engine whose data would take the last memory has them on the disk, and says so${needsDocker}`,
+  async (t) => {
+    const inMemory = 0x01021994;
+    t.is((await statfs(sharedOne().data)).type, inMemory);
+    await using engine = await startEngine({ availableBytes: 2 ** 30 });
+    t.not((await statfs(engine.data)).type, inMemory);
+    t.regex(engine.log(), /lie on the disk, as less than 4 GiB of memory are left/);
+  },
+);
 
 dockerTest(`an engine hangs, ends and comes back, and nothing of it stays${needsDocker}`, async (t) => {
   await using engine = await startEngine();

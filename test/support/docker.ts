@@ -14,6 +14,7 @@ import { removeLeftovers } from "./docker-leftovers.ts";
 import { startRegistry, type RegistryUser, type TestRegistry } from "./docker-registry.ts";
 import { engineRequest, type EngineAnswer } from "./docker-request.ts";
 import { eventually } from "./eventually.ts";
+import { hasMemory } from "./in-memory.ts";
 
 const needed = ["dockerd", "docker-registry", "busybox", "ip", "tar", "setpriv", "unshare", "nsenter"];
 const systemPrograms = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -32,6 +33,8 @@ export interface EngineOptions {
   machine?: { readonly name: string; readonly connect: (pid: number) => Promise<void> };
   /** Added to the arguments of `dockerd`, such as `--live-restore`. */
   arguments?: readonly string[];
+  /** Of memory. Default: as it is. */
+  availableBytes?: number;
 }
 
 export interface TestEngine extends AsyncDisposable {
@@ -45,7 +48,7 @@ export interface TestEngine extends AsyncDisposable {
   readonly pid: number;
   /** Where everything of it lies; goes with it. */
   readonly dir: string;
-  /** Where the test finds its data, which lies in memory. */
+  /** Where the test finds its data, which lies in memory where there is enough of it. */
   readonly data: string;
   /** Makes and pushes images: none can be pulled from elsewhere. */
   readonly images: TestImages;
@@ -68,6 +71,9 @@ export interface TestEngine extends AsyncDisposable {
   pause(): Promise<void>;
   resume(): void;
 }
+
+/** What the engines of all test files that run at once do not come near. */
+const memoryBytes = 4 * 2 ** 30;
 
 /** An engine that was killed beside many containers takes half a minute on a machine that does much else. */
 const startMs = 120_000;
@@ -98,11 +104,14 @@ class PrivateEngine implements TestEngine {
   #child: ChildProcess | undefined;
   /** Holds the mounts. */
   #holder: ChildProcess | undefined;
+  /** Where nothing waits for a disk, and files that were removed a moment ago slow no new ones down. */
+  readonly #isInMemory: boolean;
   #isPaused = false;
   #isDisposed = false;
   #log = "";
 
-  constructor(dir: string, bridge: TestBridge, { arguments: extraArguments = [], machine }: EngineOptions) {
+  constructor(dir: string, bridge: TestBridge, options: EngineOptions) {
+    const { arguments: extraArguments = [], machine, availableBytes } = options;
     this.dir = dir;
     this.socket = join(dir, "docker.sock");
     this.#bridge = bridge;
@@ -110,6 +119,12 @@ class PrivateEngine implements TestEngine {
     this.#machine = machine;
     this.#execRoot = join(dir, "exec");
     this.images = new TestImages(dir, this.socket);
+    this.#isInMemory = hasMemory(memoryBytes, availableBytes);
+    if (!this.#isInMemory) {
+      const less = `less than ${memoryBytes / 2 ** 30} GiB of memory are left`;
+      this.#log += `The data of the engine lie on the disk, as ${less}.\n`;
+      console.warn(`The data of a test's engine lie on the disk, which takes longer: ${less}.`);
+    }
   }
 
   get pool(): string {
@@ -209,15 +224,15 @@ class PrivateEngine implements TestEngine {
     if (this.#holder?.pid !== undefined) return this.#holder.pid;
     const name = this.#machine === undefined ? ":" : `hostname ${this.#machine.name}; ip link set lo up`;
     const hide = "[ ! -d /run/containerd ] || mount -t tmpfs none /run/containerd";
-    // Where nothing waits for a disk, and files that were removed a moment ago slow no new ones down.
     const data = join(this.dir, "data");
     await mkdir(data);
+    const mount = this.#isInMemory ? `mount -t tmpfs none ${data}` : ":";
     const holder = spawn(
       "setpriv",
       [
         ...["--pdeathsig=KILL", "unshare", "--mount", "--propagation=slave"],
         ...(this.#machine === undefined ? [] : ["--net", "--uts"]),
-        ...["sh", "-c", `${hide}; mount -t tmpfs none ${data}; ${name}; echo ready; exec sleep infinity`],
+        ...["sh", "-c", `${hide}; ${mount}; ${name}; echo ready; exec sleep infinity`],
       ],
       { stdio: ["ignore", "pipe", "ignore"], detached: true },
     );

@@ -29,5 +29,10 @@ function isFit(): boolean {
   const [major = 0, minor = 0] = release().split(".").map(Number);
   if (major < 6 || (major === 6 && minor < 6)) return false;
   const { bavail, bsize } = statfsSync(place);
-  return bavail * bsize >= neededBytes;
+  return bavail * bsize >= neededBytes && hasMemory(neededBytes);
+}
+
+/** A file system in memory takes what it is told to, and whoever asks for memory next pays for it. */
+export function hasMemory(bytes: number, availableBytes: number = process.availableMemory()): boolean {
+  return availableBytes >= bytes;
 }
