@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
+import { existsSync } from "node:fs";
 import { chmod, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
@@ -31,14 +32,24 @@ interface SvcOptions {
   input?: string;
   /** The user that the command runs as; needs root. */
   uid?: number | undefined;
+  /** What starts it. */
+  launcher?: readonly string[];
 }
 
 /** The command line as a process of its own; `interrupt` is Ctrl-C. */
-function start(args: readonly string[], { socketPath, env = {}, input, uid }: SvcOptions) {
+function start(args: readonly string[], { socketPath, env = {}, input, uid, launcher = [] }: SvcOptions) {
   const socket = socketPath === undefined ? [] : ["--socket", socketPath];
   const drop =
     uid === undefined ? [] : ["setpriv", `--reuid=${uid}`, `--regid=${uid}`, "--clear-groups", "--"];
-  const [command = "", ...rest] = [...drop, process.execPath, main, "schedule", ...args, ...socket];
+  const [command = "", ...rest] = [
+    ...launcher,
+    ...drop,
+    process.execPath,
+    main,
+    "schedule",
+    ...args,
+    ...socket,
+  ];
   const child = spawn(command, rest, {
     env: { PATH: process.env["PATH"] ?? "", HOME: "/nonexistent", ...env },
     stdio: ["pipe", "pipe", "pipe"],
@@ -513,6 +524,12 @@ rootTest(
   },
 );
 
+/** Without the system's own store and socket, where svc is installed, too: a regular user's command would ask for its daemon. */
+const withoutSystemDaemon = ["/var/lib", "/run/svc"].filter((path) => existsSync(path));
+const hidden = withoutSystemDaemon.map((path) => `mount -t tmpfs none ${path}`).join(" && ");
+const hiding = ["unshare", "--mount", "sh", "-c", `${hidden} && exec "$@"`, "sh"];
+const hasSystemStore = existsSync("/var/lib/svc") || existsSync("/run/svc");
+
 /** A home of its own for a regular user: `nobody` when the tests run as root, whose own paths are the system's. */
 async function createHome() {
   const dir = await mkdtemp(join(tmpdir(), "svc-home-"));
@@ -525,7 +542,8 @@ async function createHome() {
     XDG_CACHE_HOME: join(dir, "cache"),
   };
   return {
-    begin: (...args: string[]) => start(args, { env, uid: isRoot ? 65534 : undefined }),
+    begin: (...args: string[]) =>
+      start(args, { env, ...(isRoot && { uid: 65534, launcher: hasSystemStore ? hiding : [] }) }),
     dir,
     [Symbol.asyncDispose]: () => rm(dir, { recursive: true, force: true, maxRetries: 3 }),
   };
