@@ -6031,6 +6031,8 @@ export interface operations {
                 tail?: number;
                 /** @description True: each line carries its time. */
                 timestamps?: boolean;
+                /** @description All lines from this moment on instead of the last `tail`; of a log that is not followed the last 100000 at most. */
+                since?: string;
             };
             header?: never;
             path: {
@@ -7828,6 +7830,8 @@ export interface operations {
                 tail?: number;
                 /** @description True: each line carries its time. */
                 timestamps?: boolean;
+                /** @description All lines from this moment on instead of the last `tail`; of a log that is not followed the last 100000 at most. */
+                since?: string;
             };
             header?: never;
             path: {

@@ -27,6 +27,7 @@ import {
 import { noTerminal } from "../runtimes/no-terminal.ts";
 import type { TerminalRequest } from "../runtimes/terminal-request.ts";
 import type { Executor } from "../store/executors.ts";
+import { readSince, type LogStart } from "../runtimes/log-start.ts";
 import type { Store } from "../store/store.ts";
 import { Adoption } from "./adoption.ts";
 import { AppChanges, type AppChange } from "./app-changes.ts";
@@ -537,23 +538,23 @@ export class Apps implements AsyncDisposable {
     return this.#reports.usages(this.#registry.all(), signal);
   }
 
-  /** The last lines of the log. */
-  async logs(id: string, tail: number, caller: AppCaller, signal: AbortSignal): Promise<LogChunk> {
+  /** The last lines of the log, or those from an instant on. */
+  async logs(id: string, from: LogStart, caller: AppCaller, signal: AbortSignal): Promise<LogChunk> {
     const app = await this.#find(id, caller);
-    return this.#runtimeOf(app).logs(this.#runnable(app), { tail, signal });
+    return readSince(from, (tail) => this.#runtimeOf(app).logs(this.#runnable(app), { tail, signal }));
   }
 
-  /** The last lines of the log and then each new one, across restarts, until `signal` aborts or the app is removed. */
+  /** Those and then each new one, across restarts, until `signal` aborts or the app is removed. */
   async *followLogs(
     id: string,
-    tail: number,
+    from: LogStart,
     caller: AppCaller,
     signal: AbortSignal,
   ): AsyncIterable<LogChunk> {
     const app = await this.#find(id, caller);
     // Another app that gets the id later is not the one that was asked for.
     const isThere = (): boolean => this.#registry.get(id)?.createdAtMs === app.createdAtMs;
-    yield* followApp(this.#runtimeOf(app), this.#runnable(app), { tail, signal, isThere });
+    yield* followApp(this.#runtimeOf(app), this.#runnable(app), { ...from, signal, isThere });
   }
 
   /** @throws SvcError as {@link AppRuntime.openTerminal} */

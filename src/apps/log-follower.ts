@@ -3,32 +3,29 @@ import { once } from "node:events";
 import { setTimeout as wait } from "node:timers/promises";
 import type { AppRuntime, LogChunk, LogPlace, LogRecord, RunnableApp } from "../runtimes/runtime.ts";
 
-/** Where a runtime does not know what comes behind a place: lines at the head of a new run, printed before the follower was back. */
-const resumeTail = 10_000;
 /** A run that has just ended may show as running for a moment: without a pause this would turn in circles meanwhile. */
 const resumePauseMs = 100;
 
 /**
- * The last `tail` lines and then each new one, until `signal` aborts or `isThere` says that the app is gone.
- * Between two runs it is the time of a line that tells what was seen already.
+ * The last `tail` lines, or all from `sinceMs` on, and then each new one, until `signal` aborts or `isThere` says that the app is
+ * gone. Between two runs it is the time of a line that tells what was seen already, where its runtime knows no positions.
  */
 export async function* followApp(
   runtime: AppRuntime,
   app: RunnableApp,
-  options: { tail: number; signal: AbortSignal; isThere: () => boolean },
+  options: { tail: number; sinceMs?: number | undefined; signal: AbortSignal; isThere: () => boolean },
 ): AsyncGenerator<LogChunk> {
-  const { tail, signal, isThere } = options;
-  let seenMs = -Infinity;
+  const { tail, sinceMs, signal, isThere } = options;
+  let seenMs = sinceMs === undefined ? -Infinity : sinceMs - 1;
   let position: number | undefined;
-  let after: LogPlace | undefined;
+  let after: LogPlace | undefined = sinceMs === undefined ? undefined : { timeMs: seenMs };
   while (!signal.aborted && isThere()) {
     const begunMs = Date.now();
     const since = after;
-    const start = since === undefined ? { tail } : { tail: resumeTail, after: since };
-    for await (const chunk of runtime.followLogs(app, { ...start, signal })) {
-      // Where a place is known, nothing comes twice.
-      const isNew = ({ timeMs }: LogRecord): boolean =>
-        since === undefined || since.position !== undefined || timeMs > since.timeMs;
+    // Where a place is known, nothing comes twice; and what stands behind a new line is new.
+    let isPast = since === undefined || since.position !== undefined;
+    const isNew = ({ timeMs }: LogRecord): boolean => (isPast ||= timeMs > (since?.timeMs ?? -Infinity));
+    for await (const chunk of runtime.followLogs(app, { tail, after: since, signal })) {
       const lines = chunk.lines.filter(isNew);
       seenMs = Math.max(seenMs, lines.at(-1)?.timeMs ?? -Infinity);
       position = chunk.position ?? position;

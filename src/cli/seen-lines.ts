@@ -6,6 +6,12 @@ interface Line {
   readonly time?: string | undefined;
 }
 
+/** As the contract has it. */
+interface Moment {
+  readonly seconds: bigint;
+  readonly nanos: number;
+}
+
 export interface FollowedLog {
   /** Lines to begin with. */
   readonly tail: number;
@@ -13,7 +19,7 @@ export interface FollowedLog {
   readonly timestamps: boolean;
 }
 
-/** As many as may have been printed while nobody was there to tell. */
+/** Of a daemon that does not know yet what comes from a moment on. */
 const resumeTail = 10_000;
 
 /** A log has no cursor: the time of a line, and how many had that time, tell where it was left. */
@@ -33,11 +39,15 @@ export class SeenLines {
   }
 
   /** What to ask for, the first time or again. */
-  request(): { readonly tail: number; readonly timestamps: true } {
-    const tail = this.#hasBegun ? resumeTail : this.#log.tail;
-    if (this.#hasBegun) this.#repeated = { lastMs: this.#lastMs, count: this.#count };
+  request(): { readonly tail: number; readonly since?: Moment; readonly timestamps: true } {
+    const hasBegun = this.#hasBegun;
     this.#hasBegun = true;
-    return { tail, timestamps: true };
+    if (!hasBegun) return { tail: this.#log.tail, timestamps: true };
+    this.#repeated = { lastMs: this.#lastMs, count: this.#count };
+    // Where nothing was printed, there is no moment but the beginning.
+    const fromMs = Math.max(0, this.#lastMs);
+    const since = { seconds: BigInt(Math.floor(fromMs / 1_000)), nanos: (fromMs % 1_000) * 1_000_000 };
+    return { tail: resumeTail, since, timestamps: true };
   }
 
   /** What is told, with the lines that are new as they are to be shown; undefined where it was told before. */

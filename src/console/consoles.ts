@@ -93,7 +93,12 @@ export class Consoles {
   }: Session): AsyncGenerator<ConsoleOutputInit, void> {
     yield { output: { case: "opened", value: { interactive: false } } };
     const taking = take(inputs, ({ ack }) => window.acknowledge(Number(ack)));
-    for await (const { lines, missedBytes } of this.#apps.followLogs(first.appId, logTail, caller, signal)) {
+    for await (const { lines, missedBytes } of this.#apps.followLogs(
+      first.appId,
+      { tail: logTail },
+      caller,
+      signal,
+    )) {
       if (missedBytes > 0) yield { output: { case: "gap", value: { bytes: BigInt(missedBytes) } } };
       if (lines.length === 0) continue;
       const data = Buffer.from(lines.map(({ text }) => `${text}\r\n`).join(""));

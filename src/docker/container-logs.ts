@@ -87,7 +87,8 @@ function* chunks(lines: readonly LogRecord[]): Generator<LogChunk, void> {
   if (lines.length > 0) yield { lines, truncated: false, missedBytes: 0 };
 }
 
-function logQuery(tail: number, sinceMs: number | undefined) {
+/** @param tail `Infinity` for all */
+export function logQuery(tail: number, sinceMs?: number) {
   return {
     stdout: true,
     stderr: true,

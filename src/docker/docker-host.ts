@@ -15,6 +15,7 @@ import {
 import { SvcError } from "../errors.ts";
 import { cacheable } from "../lib/cacheable.ts";
 import { unlessAborted } from "../lib/unless-aborted.ts";
+import { readSince, type LogStart } from "../runtimes/log-start.ts";
 import type { EngineNeeds, LogChunk } from "../runtimes/runtime.ts";
 import { createAttribution, type Attribution } from "./attribution.ts";
 import {
@@ -215,15 +216,17 @@ export class DockerHost {
     return views.detailsView(this.#view(record), record, info);
   }
 
-  async logs(wanted: string, tail: number, signal: AbortSignal): Promise<LogChunk> {
+  async logs(wanted: string, from: LogStart, signal: AbortSignal): Promise<LogChunk> {
     const container = await this.#finder.find(wanted);
-    return readContainerLog(this.#options.engine, container, { tail, signal });
+    const { engine } = this.#options;
+    return readSince(from, (tail) => readContainerLog(engine, container, { ...from, tail, signal }));
   }
 
-  /** The last lines and then each new one, until the container ends or `signal` aborts. */
-  async *followLogs(wanted: string, tail: number, signal: AbortSignal): AsyncGenerator<LogChunk, void> {
+  /** The last lines, or those from an instant on, and then each new one, until the container ends or `signal` aborts. */
+  async *followLogs(wanted: string, from: LogStart, signal: AbortSignal): AsyncGenerator<LogChunk, void> {
     const container = await this.#finder.find(wanted);
-    yield* followContainerLog(this.#options.engine, container, { tail, signal });
+    const start = from.sinceMs === undefined ? from : { ...from, tail: Infinity };
+    yield* followContainerLog(this.#options.engine, container, { ...start, signal });
   }
 
   /** What happens from now on, until `signal` aborts. @param types of objects; empty for all */

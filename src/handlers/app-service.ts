@@ -16,12 +16,11 @@ import type { LogChunk, Placement } from "../runtimes/runtime.ts";
 import type { Schedules } from "../scheduler/schedules.ts";
 import { shareName, userOf, type UserContext } from "../rpc/user-context.ts";
 import type { ConsoleTokens } from "../tokens/console-tokens.ts";
-import { logLines } from "./log-lines.ts";
+import { logLines, logStart } from "./log-lines.ts";
 import { progressEvents } from "./progress-events.ts";
 import { statsFrames } from "./stats-frames.ts";
 
 const defaultPageSize = 1000;
-const defaultTail = 100;
 const defaultHistory = 360;
 
 export function createAppService(
@@ -109,11 +108,11 @@ export function createAppService(
         (app) => ({ event: { case: "app", value: app } as const }),
       ),
 
-    getAppLogs: async ({ id, tail = defaultTail, timestamps }, context) =>
-      logsMessage(await apps.logs(id, tail, userOf(context), context.signal), timestamps),
+    getAppLogs: async ({ id, timestamps, ...from }, context) =>
+      logsMessage(await apps.logs(id, logStart(from), userOf(context), context.signal), timestamps),
 
-    streamAppLogs: async function* ({ id, tail = defaultTail, timestamps }, context) {
-      for await (const chunk of apps.followLogs(id, tail, userOf(context), context.signal)) {
+    streamAppLogs: async function* ({ id, timestamps, ...from }, context) {
+      for await (const chunk of apps.followLogs(id, logStart(from), userOf(context), context.signal)) {
         yield logsMessage(chunk, timestamps);
       }
     },

@@ -12,9 +12,7 @@ import type { DockerHost } from "../docker/docker-host.ts";
 import type { PruneResult } from "../docker/pruner.ts";
 import { invalidField } from "../errors.ts";
 import type { LogChunk } from "../runtimes/runtime.ts";
-import { logLines } from "./log-lines.ts";
-
-const defaultTail = 100;
+import { logLines, logStart } from "./log-lines.ts";
 
 export function createDockerService(host: DockerHost): ServiceImpl<typeof DockerService> {
   return {
@@ -47,11 +45,11 @@ export function createDockerService(host: DockerHost): ServiceImpl<typeof Docker
 
     inspectContainer: ({ container }, { signal }) => host.inspect(container, signal),
 
-    getContainerLogs: async ({ container, tail = defaultTail, timestamps }, { signal }) =>
-      logsMessage(await host.logs(container, tail, signal), timestamps),
+    getContainerLogs: async ({ container, timestamps, ...from }, { signal }) =>
+      logsMessage(await host.logs(container, logStart(from), signal), timestamps),
 
-    streamContainerLogs: async function* ({ container, tail = defaultTail, timestamps }, { signal }) {
-      for await (const chunk of host.followLogs(container, tail, signal)) {
+    streamContainerLogs: async function* ({ container, timestamps, ...from }, { signal }) {
+      for await (const chunk of host.followLogs(container, logStart(from), signal)) {
         yield logsMessage(chunk, timestamps);
       }
     },

@@ -1,4 +1,5 @@
-import { timestampFromMs } from "@bufbuild/protobuf/wkt";
+import { timestampFromMs, timestampMs, type Timestamp } from "@bufbuild/protobuf/wkt";
+import type { LogStart } from "../runtimes/log-start.ts";
 import type { LogChunk } from "../runtimes/runtime.ts";
 
 /** The lines of a log, of an app or a container, as the contract shows them. */
@@ -8,4 +9,17 @@ export function logLines(lines: LogChunk["lines"], timestamps: boolean) {
     text,
     ...(timestamps && { time: timestampFromMs(timeMs) }),
   }));
+}
+
+const defaultTail = 100;
+
+/** Where the lines begin that a request asks for. */
+export function logStart({
+  tail,
+  since,
+}: {
+  tail?: number | undefined;
+  since?: Timestamp | undefined;
+}): LogStart {
+  return { tail: tail ?? defaultTail, ...(since && { sinceMs: timestampMs(since) }) };
 }

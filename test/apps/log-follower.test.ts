@@ -50,6 +50,36 @@ for (const [when, runsBefore] of [
   });
 }
 
+for (const isStopped of [false, true]) {
+  test(`who comes back gets all since an instant, however much it is, of an app that ${isStopped ? "is stopped" : "runs"}`, async (t) => {
+    await using fixture = await Fixture.create();
+    const { runtime } = fixture;
+    const app = await fixture.shell(`${printer.replace("; exec", "; echo end; exec")}`);
+    const run = async (): Promise<number> => {
+      await runtime.start(app);
+      await fixture.outputUntil(app, "end");
+      await runtime.stop(app);
+      return (await runtime.logs(app, { tail: 1 })).lines[0]?.timeMs ?? 0;
+    };
+    const sinceMs = (await run()) + 1;
+    await eventually(() => assert.ok(Date.now() > sinceMs));
+    await run();
+    if (!isStopped) await runtime.start(app);
+    const runs = isStopped ? 1 : 2;
+    const left = new AbortController();
+    const lines: string[] = [];
+    for await (const chunk of followApp(runtime, app, {
+      ...{ tail: 1, sinceMs, signal: left.signal },
+      isThere: () => true,
+    })) {
+      lines.push(...chunk.lines.filter(({ stream }) => stream === "stdout").map(({ text }) => text));
+      if (lines.filter((line) => line === "end").length === runs) break;
+    }
+    const expected = [...Array.from({ length: count }, (_, at) => `line ${at + 1}`), "end"];
+    t.deepEqual(lines, Array<string[]>(runs).fill(expected).flat());
+  });
+}
+
 test("each line comes once though the clock was set back and half a record was left", async (t) => {
   await using fixture = await Fixture.create();
   const { runtime } = fixture;

@@ -178,7 +178,7 @@ export class ProcessRuntime extends FollowingRuntime<SupervisedApp> implements A
     const { runDir, uid } = app;
     const { peerUid, turns } = this.#options;
     const connection = await connectSupervisor({ runDir, ownerUid: uid, peerUid, turns });
-    let seen = after?.position;
+    let seen = after?.position ?? (after && (await this.#positionBefore(app, after.timeMs, signal)));
     if (connection === undefined && seen === undefined) {
       // Asked first: what a start prints meanwhile may come twice, and is not missed.
       const position = await this.#logEnd(app, signal);
@@ -208,6 +208,20 @@ export class ProcessRuntime extends FollowingRuntime<SupervisedApp> implements A
       // The app is removed, and its log with it.
       if (!(error instanceof SvcError && error.reason === "not_found")) throw error;
     }
+  }
+
+  /** The start of the log file in which that moment is: what is older in it, who follows knows by its time. */
+  async #positionBefore({ runDir, uid }: RunnableApp, timeMs: number, signal: AbortSignal): Promise<number> {
+    const owner = await this.#options.identities.as(uid);
+    if ((await owner.stat(runDir, logDirName, { signal })) === undefined) return 0;
+    const files = await logFilesOf(owner, runDir, { signal });
+    for (const { path, start } of files.toReversed()) {
+      const head = await firstOf(owner.openRead(runDir, path, { signal }));
+      const end = head?.indexOf("\n") ?? -1;
+      const [first] = parseRecords(head?.toString("utf8", 0, end) ?? "");
+      if (first !== undefined && first.timeMs <= timeMs) return start;
+    }
+    return files.at(0)?.start ?? 0;
   }
 
   /** Where the log ends now. */

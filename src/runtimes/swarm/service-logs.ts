@@ -3,13 +3,16 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { promisify } from "node:util";
 import type Dockerode from "dockerode";
 import type { DockerEngine } from "../../docker/engine.ts";
-import { KeptLines, maxAnswerBytes } from "../../docker/container-logs.ts";
+import { KeptLines, logQuery, maxAnswerBytes } from "../../docker/container-logs.ts";
 import { FramedLogReader, TerminalLogReader } from "../../docker/log-lines.ts";
 import type { LogChunk, LogRecord } from "../runtime.ts";
 import { taskName, type SwarmTask } from "./swarm-api.ts";
 
 export interface ServiceLogOptions {
+  /** How many of the last lines; `Infinity` for all. */
   tail: number;
+  /** Nothing older than this, unix milliseconds. */
+  sinceMs?: number | undefined;
   /** The service of a compose project, which its lines begin with; empty for none. */
   part: string;
   /** Of the service: what their lines are called. */
@@ -44,7 +47,11 @@ export async function readServiceLog(
       const reader = createReader(hasTerminal);
       const latest = new LatestLines(tail);
       const path = `/services/${serviceId}/logs?`;
-      for await (const chunk of await openLog(docker, path, { ...query(tail), follow: false })) {
+      for await (const chunk of await openLog(docker, path, {
+        ...logQuery(tail),
+        details: true,
+        follow: false,
+      })) {
         latest.add(named(reader.read(chunk), part, tasks));
       }
       latest.add(named(reader.end(), part, tasks));
@@ -66,7 +73,11 @@ export async function readTaskLog(
       const reader = createReader(hasTerminal);
       const lines: LogRecord[] = [];
       const path = `/tasks/${taskId}/logs?`;
-      for await (const chunk of await openLog(docker, path, { ...query(tail), follow: false })) {
+      for await (const chunk of await openLog(docker, path, {
+        ...logQuery(tail),
+        details: true,
+        follow: false,
+      })) {
         lines.push(...reader.read(chunk));
       }
       lines.push(...reader.end());
@@ -122,6 +133,7 @@ export async function* followServiceLog(
   serviceId: string,
   {
     tail,
+    sinceMs,
     part,
     tasksNow,
     hasTerminal,
@@ -133,7 +145,8 @@ export async function* followServiceLog(
 ): AsyncGenerator<LogChunk, void> {
   using opened = await engine.open(
     "follow the log of a service",
-    (docker) => docker.getService(serviceId).logs({ ...query(tail), follow: true }),
+    (docker) =>
+      docker.getService(serviceId).logs({ ...logQuery(tail, sinceMs), details: true, follow: true }),
     { signal, of: `the service ${serviceId}` },
   );
   const reader = createReader(hasTerminal);
@@ -227,10 +240,6 @@ function createReader(hasTerminal: boolean): FramedLogReader | TerminalLogReader
   return new FramedLogReader(
     (bytes) => details.exec(bytes.toString("latin1", 0, maxDetailsLength))?.[0].length ?? 0,
   );
-}
-
-function query(tail: number): { stdout: true; stderr: true; timestamps: true; details: true; tail: number } {
-  return { stdout: true, stderr: true, timestamps: true, details: true, tail };
 }
 
 function named(lines: readonly LogRecord[], part: string, tasks: readonly SwarmTask[]): LogRecord[] {

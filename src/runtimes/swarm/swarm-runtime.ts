@@ -21,6 +21,7 @@ import { addressesByPort, publishedPorts } from "../published-ports.ts";
 import type {
   AppRuntime,
   EngineVolumes,
+  FollowLogOptions,
   ImageRuntime,
   LogChunk,
   RollOptions,
@@ -564,7 +565,7 @@ export class SwarmRuntime extends FollowingRuntime<SwarmApp> implements AppRunti
 
   async *followLogs(
     app: RunnableApp,
-    { tail, signal }: { tail: number; signal: AbortSignal },
+    { tail, after, signal }: FollowLogOptions,
   ): AsyncGenerator<LogChunk, void> {
     const services = await this.#api.servicesOf(app.id);
     if (services.length === 0) return;
@@ -573,7 +574,8 @@ export class SwarmRuntime extends FollowingRuntime<SwarmApp> implements AppRunti
     const tasksNow = (): readonly SwarmTask[] => watched.tasks;
     const follow = services.map((service) => (either: AbortSignal) => {
       const { id, part } = service;
-      const options = { tail, part, tasksNow, hasTerminal: hasTerminal(service), signal: either };
+      const from = after === undefined ? { tail } : { tail: Infinity, sinceMs: after.timeMs };
+      const options = { ...from, part, tasksNow, hasTerminal: hasTerminal(service), signal: either };
       return followServiceLog(this.#options.engine, id, options);
     });
     const beside = (either: AbortSignal) =>
