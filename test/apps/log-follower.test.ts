@@ -54,7 +54,7 @@ for (const isStopped of [false, true]) {
   test(`who comes back gets all since an instant, however much it is, of an app that ${isStopped ? "is stopped" : "runs"}`, async (t) => {
     await using fixture = await Fixture.create();
     const { runtime } = fixture;
-    const app = await fixture.shell(`${printer.replace("; exec", "; echo end; exec")}`);
+    const app = await fixture.shell(printer.replace("; exec", "; echo end; exec"));
     const run = async (): Promise<number> => {
       await runtime.start(app);
       await fixture.outputUntil(app, "end");
