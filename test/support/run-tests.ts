@@ -12,6 +12,7 @@ import { createWriteStream } from "node:fs";
 import { delimiter, join } from "node:path";
 import { missing } from "../../.ci/optional.ts";
 import { endAll, runFile, runningFiles, unsteadyOf, type FileRun } from "./file-run.ts";
+import { buildOneFileModules } from "./one-file-modules.ts";
 import { againLine, formatCounts, summarizeTap, titleOfFile } from "./tap.ts";
 import { fillProcessors } from "./room.ts";
 import { chooseTestFiles } from "./test-files.ts";
@@ -41,6 +42,7 @@ const { status } = spawnSync(process.execPath, [join(root, "src/build/bundle.ts"
   stdio: ["ignore", "ignore", "inherit"],
 });
 if (status !== 0) process.exit(1);
+const redirect = await buildOneFileModules();
 
 // Kept line by line, so that what ran can be counted even when this run is ended from outside.
 const kept = tapFile === undefined ? undefined : createWriteStream(tapFile);
@@ -108,7 +110,7 @@ function run(files: readonly string[], isKept = true): Promise<FileRun> {
   for (const file of files) times[file] = 0;
   return runFile({
     files,
-    command: [join(root, "node_modules/.bin/ava"), "--tap", ...asked],
+    command: [join(root, "node_modules/.bin/ava"), "--tap", `--node-arguments=${redirect}`, ...asked],
     cwd: root,
     env: { ...process.env, PATH: path, SVC_TEST_MAIN: join(bundle, "svc.cjs"), NODE_COMPILE_CACHE: compiled },
     silenceMs,

@@ -1,0 +1,21 @@
+import { glob, readFile } from "node:fs/promises";
+import { join } from "node:path";
+import test from "ava";
+
+const root = join(import.meta.dirname, "../..");
+/** As in one-file-modules.ts. */
+const imports =
+  /from "((?:@bufbuild\/protobuf|@connectrpc\/connect|@connectrpc\/connect-node)(?:\/[^"]*)?)"/g;
+
+test("all that is imported of a package is of the same copy, in the packages or put together", async (t) => {
+  const files = await Array.fromAsync(glob(["src/**/*.ts", "gen/**/*.ts", "test/**/*.ts"], { cwd: root }));
+  const texts = await Promise.all(files.map((file) => readFile(join(root, file), "utf8")));
+  const names = new Set(texts.flatMap((text) => [...text.matchAll(imports)].map(([, name = ""]) => name)));
+  const isPutTogether = (name: string): boolean => import.meta.resolve(name).includes("/svc-test-modules/");
+  t.true(names.has("@bufbuild/protobuf/wkt"));
+  const expected = isPutTogether("ava");
+  t.deepEqual(
+    [...names].filter((name) => isPutTogether(name) !== expected),
+    [],
+  );
+});
