@@ -81,7 +81,7 @@ test("a signal that is aborted already, or a message above the bound, starts not
 
 test.serial("disposing ends the work and reaps every helper", async (t) => {
   const before = await children();
-  const world = await createWorld();
+  const world = await createWorld({});
   const long = world.user.runCommand(["sleep", "300"]);
   long.catch(() => undefined);
   await whoHelps(world.user);

@@ -9,7 +9,10 @@ import type { Terminal, TerminalSize } from "../../src/lib/terminal.ts";
 import { AppTerminal } from "../../src/runtimes/process/app-terminal.mjs";
 import type { RunnableApp } from "../../src/runtimes/runtime.ts";
 import { eventually } from "../support/eventually.ts";
-import { Fixture } from "./support/fixture.ts";
+import type { Fixture } from "./support/fixture.ts";
+import { sharedFixtures } from "./support/shared-fixture.ts";
+
+const createFixture = sharedFixtures();
 
 const patienceMs = 30_000;
 
@@ -56,7 +59,7 @@ async function sit(fixture: Fixture, app: RunnableApp, size?: TerminalSize): Pro
 }
 
 test("all who watch see the same, in the smallest of their windows, and hear the exit code", async (t) => {
-  await using fixture = await Fixture.create();
+  await using fixture = await createFixture();
   const script =
     "while read -r line; do case $line in size) stty size;; end) exit 7;; esac; echo got $line; done";
   const app = await fixture.shell(script, { console: {} });
@@ -91,7 +94,7 @@ test("all who watch see the same, in the smallest of their windows, and hear the
 });
 
 test("it outlives the daemon, and who comes later sees its last screen", async (t) => {
-  await using fixture = await Fixture.create();
+  await using fixture = await createFixture();
   const app = await fixture.shell(
     "i=0; while [ $i -lt 200 ]; do i=$((i+1)); echo row-$i-; done; read x; echo read $x; sleep 1000",
     { console: {} },
@@ -116,7 +119,7 @@ test("it outlives the daemon, and who comes later sees its last screen", async (
 });
 
 test("who does not look holds up neither the app nor the others, and goes on with the latest screen", async (t) => {
-  await using fixture = await Fixture.create();
+  await using fixture = await createFixture();
   const app = await fixture.shell(
     "read x; head -c 20000000 /dev/zero | tr '\\0' x | fold -w 99; echo; echo the-$((40+2)); sleep 1000",
     { console: {} },
@@ -138,7 +141,7 @@ test("who does not look holds up neither the app nor the others, and goes on wit
 });
 
 test("a megabyte that is pasted comes whole, and an app that does not read keeps no other from typing", async (t) => {
-  await using fixture = await Fixture.create();
+  await using fixture = await createFixture();
   const app = await fixture.shell(
     "stty raw -echo; echo ready; head -c 1000000 | cksum; sleep 1; echo deaf; sleep 1000",
     { console: {} },
@@ -177,7 +180,7 @@ test("of one watcher no more waits to be typed than there is room for, and other
 });
 
 test("an app that was started without one has none", async (t) => {
-  await using fixture = await Fixture.create();
+  await using fixture = await createFixture();
   const app = await fixture.shell("exec sleep 1000");
   await fixture.runtime.start(app);
   await t.throwsAsync(sit(fixture, app), { message: /its package says no `console`/ });

@@ -10,7 +10,17 @@ import { Cgroups } from "../../src/runtimes/process/cgroup.ts";
 import { ProcessRuntime } from "../../src/runtimes/process/process-runtime.ts";
 import type { SupervisorState } from "../../src/runtimes/process/supervisor-types.ts";
 import type { RunnableApp } from "../../src/runtimes/runtime.ts";
-import { Fixture, eventually, isRoot, pidsRunning, runtimeOptions, uniqueSleep } from "./support/fixture.ts";
+import {
+  eventually,
+  isRoot,
+  pidsRunning,
+  runtimeOptions,
+  uniqueSleep,
+  type Fixture,
+} from "./support/fixture.ts";
+import { sharedFixtures } from "./support/shared-fixture.ts";
+
+const createFixture = sharedFixtures();
 
 const rootTest = isRoot ? test : test.skip;
 
@@ -31,7 +41,7 @@ async function readState(app: RunnableApp): Promise<SupervisorState> {
 }
 
 test("a daemon that is killed leaves apps running; the next adopts them with logs and exit codes", async (t) => {
-  await using fixture = await Fixture.create();
+  await using fixture = await createFixture();
   const app = await fixture.shell("echo first; trap 'echo last; exit 5' USR1; while :; do sleep 0.05; done");
   await startFromDoomedDaemon(fixture, [app]);
   const { app: main } = await readState(app);
@@ -44,7 +54,7 @@ test("a daemon that is killed leaves apps running; the next adopts them with log
 });
 
 test("the limits of an app that runs are set by the next daemon, too", async (t) => {
-  await using fixture = await Fixture.create();
+  await using fixture = await createFixture();
   const app = await fixture.shell("exec sleep 1000", { limits: { memoryBytes: 1e8 } });
   await startFromDoomedDaemon(fixture, [app]);
   const root = join(fixture.store, "cgroup");
@@ -54,14 +64,14 @@ test("the limits of an app that runs are set by the next daemon, too", async (t)
     await writeFile(join(root, path, "cgroup.procs"), "");
   }
   const cgroups = new Cgroups({ root, controllers: new Set(["memory"]) });
-  await using next = await Fixture.create({ store: fixture.store, cgroups });
+  await using next = await createFixture({ store: fixture.store, cgroups });
   t.is(await next.runtime.adopt(app), "running");
   t.is(await readFile(join(root, "apps", app.id, "app/memory.max"), "utf8"), "100000000");
   await fixture.runtime.stop(app);
 });
 
 test("what happened while no daemon was there is known to the next", async (t) => {
-  await using fixture = await Fixture.create();
+  await using fixture = await createFixture();
   const app = await fixture.shell("echo bye; sleep 0.4; exit 9");
   await startFromDoomedDaemon(fixture, [app]);
   await eventually("end", async () => (await readState(app)).final);
@@ -70,7 +80,7 @@ test("what happened while no daemon was there is known to the next", async (t) =
 });
 
 test("a supervisor that is killed is noticed, and what it left is ended by the next start", async (t) => {
-  await using fixture = await Fixture.create();
+  await using fixture = await createFixture();
   const marker = uniqueSleep();
   const app = await fixture.shell(`(setsid sleep ${marker} &); exec sleep ${marker}`);
   await fixture.runtime.start(app);
@@ -90,7 +100,7 @@ test("a supervisor that is killed is noticed, and what it left is ended by the n
 });
 
 test("a supervisor killed beside its daemon: the next daemon finds out, and stop ends the rest", async (t) => {
-  await using fixture = await Fixture.create();
+  await using fixture = await createFixture();
   const marker = uniqueSleep();
   const app = await fixture.shell(`exec sleep ${marker}`);
   await startFromDoomedDaemon(fixture, [app]);
@@ -105,7 +115,7 @@ test("a supervisor killed beside its daemon: the next daemon finds out, and stop
 });
 
 test("a supervisor that hangs is ended by stop", async (t) => {
-  await using fixture = await Fixture.create();
+  await using fixture = await createFixture();
   const marker = uniqueSleep();
   const app = await fixture.shell(`exec sleep ${marker}`, { stop: { signal: "SIGTERM", graceMs: 200 } });
   await fixture.runtime.start(app);
@@ -117,7 +127,7 @@ test("a supervisor that hangs is ended by stop", async (t) => {
 });
 
 test("SIGTERM to the supervisor stops the app, SIGHUP does not", async (t) => {
-  await using fixture = await Fixture.create();
+  await using fixture = await createFixture();
   const marker = uniqueSleep();
   const app = await fixture.shell(`exec sleep ${marker}`);
   await fixture.runtime.start(app);
@@ -129,7 +139,7 @@ test("SIGTERM to the supervisor stops the app, SIGHUP does not", async (t) => {
 });
 
 test("after a reboot an app that ran is lost, one that had ended is not", async (t) => {
-  await using fixture = await Fixture.create();
+  await using fixture = await createFixture();
   const running = await fixture.shell("exec sleep 1000");
   const ended = await fixture.shell("sleep 0.3; exit 1");
   await fixture.runtime.start(running);
@@ -149,7 +159,7 @@ test("after a reboot an app that ran is lost, one that had ended is not", async 
 });
 
 test("damaged state and specification do not stand in the way of a start", async (t) => {
-  await using fixture = await Fixture.create();
+  await using fixture = await createFixture();
   const app = await fixture.shell("exec sleep 1000");
   await fixture.runtime.start(app);
   await fixture.runtime.stop(app);
@@ -168,7 +178,7 @@ test("damaged state and specification do not stand in the way of a start", async
 });
 
 test("many apps are adopted at once and soon", async (t) => {
-  await using fixture = await Fixture.create();
+  await using fixture = await createFixture();
   const apps = await Promise.all(Array.from({ length: 12 }, () => fixture.shell("exec sleep 1000")));
   await startFromDoomedDaemon(fixture, apps);
   const startedMs = performance.now();
@@ -179,7 +189,7 @@ test("many apps are adopted at once and soon", async (t) => {
 });
 
 rootTest("a socket that another user put in place is not talked to (root only)", async (t) => {
-  await using fixture = await Fixture.create();
+  await using fixture = await createFixture();
   const app = await fixture.shell("exec sleep 1000");
   await fixture.identities.createOwnedDir(app.runDir, app.uid, 0o700);
   let received = 0;
@@ -193,7 +203,7 @@ rootTest("a socket that another user put in place is not talked to (root only)",
 });
 
 test("pipes and floods that an owner puts in place of state and specification do not hold up a stop", async (t) => {
-  await using fixture = await Fixture.create();
+  await using fixture = await createFixture();
   const app = await fixture.shell("exec sleep 1000");
   await fixture.runtime.start(app);
   await fixture.runtime.stop(app);
@@ -220,7 +230,7 @@ const impostors: Record<string, (socket: Socket) => void> = {
 
 for (const [name, speak] of Object.entries(impostors)) {
   test(`an owner who puts in a supervisor's place what ${name} holds up neither the daemon nor a stop`, async (t) => {
-    await using fixture = await Fixture.create();
+    await using fixture = await createFixture();
     const uid = process.getuid?.() ?? 0;
     const app = await fixture.shell("exec sleep 1000", {}, uid);
     await fixture.identities.createOwnedDir(app.runDir, uid, 0o700);
@@ -242,7 +252,7 @@ for (const [name, speak] of Object.entries(impostors)) {
 }
 
 test("a run directory with a path longer than a socket address works", async (t) => {
-  await using fixture = await Fixture.create();
+  await using fixture = await createFixture();
   const short = await fixture.shell("exec sleep 1000");
   const app = { ...short, runDir: join(fixture.store, "run", "x".repeat(200)) };
   await fixture.runtime.start(app);
@@ -252,7 +262,7 @@ test("a run directory with a path longer than a socket address works", async (t)
 });
 
 test("a supervisor of a later version is still understood", async (t) => {
-  await using fixture = await Fixture.create();
+  await using fixture = await createFixture();
   const app = await fixture.shell("exec sleep 1000");
   await fixture.runtime.start(app);
   const state = {

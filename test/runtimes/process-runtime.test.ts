@@ -10,10 +10,13 @@ import { readProcess } from "../../src/lib/process-table.mjs";
 import type { LogRecord } from "../../src/runtimes/runtime.ts";
 import { freePort } from "../support/packages.ts";
 import { processesIn } from "../support/processes.ts";
-import { Fixture, eventually, pidsRunning, uniqueSleep } from "./support/fixture.ts";
+import { eventually, pidsRunning, uniqueSleep } from "./support/fixture.ts";
+import { sharedFixtures } from "./support/shared-fixture.ts";
+
+const createFixture = sharedFixtures();
 
 test("an app runs, is seen, logs both streams and stops", async (t) => {
-  await using fixture = await Fixture.create();
+  await using fixture = await createFixture();
   const { runtime } = fixture;
   const app = await fixture.shell("echo to out; echo to err >&2; exec sleep 1000");
   t.is(runtime.status(app.id), undefined);
@@ -37,7 +40,7 @@ test("an app runs, is seen, logs both streams and stops", async (t) => {
 });
 
 test("an app may open /dev/stdout and /dev/stderr anew", async (t) => {
-  await using fixture = await Fixture.create();
+  await using fixture = await createFixture();
   const app = await fixture.shell("echo out > /dev/stdout; echo err > /dev/stderr; exec sleep 1000");
   await fixture.runtime.start(app);
   t.deepEqual(await fixture.output(app), ["out"]);
@@ -78,7 +81,7 @@ const failures = [
 ];
 for (const argv of [["nosuchprogram"], ["./nosuchprogram"]]) {
   test(`what executes it for svc does not say it in other words: ${argv.join(" ")}`, async (t) => {
-    await using fixture = await Fixture.create();
+    await using fixture = await createFixture();
     const app = await fixture.app(argv, { limits: { openFiles: 77 } });
     const message = /did not start: program "(\.\/)?nosuchprogram" was not found( in PATH)?$/;
     const error = await t.throwsAsync<SvcError<"start_failed">>(fixture.runtime.start(app), { message });
@@ -87,7 +90,7 @@ for (const argv of [["nosuchprogram"], ["./nosuchprogram"]]) {
 }
 for (const { title, argv, payload, message } of failures) {
   test(`a start that fails at once tells why: ${title}`, async (t) => {
-    await using fixture = await Fixture.create();
+    await using fixture = await createFixture();
     const app = await fixture.app(argv, {
       restart: { policy: "always", delayMs: 1, maxDelayMs: 1, maxAttempts: 0, resetAfterMs: 1 },
     });
@@ -102,7 +105,7 @@ for (const { title, argv, payload, message } of failures) {
 }
 
 test("an app that keeps failing is restarted with back-off and given up", async (t) => {
-  await using fixture = await Fixture.create();
+  await using fixture = await createFixture();
   const restart = {
     policy: "on-failure",
     delayMs: 20,
@@ -124,7 +127,7 @@ test("an app that keeps failing is restarted with back-off and given up", async 
 });
 
 test("an app that exits with 0 under on-failure has stopped", async (t) => {
-  await using fixture = await Fixture.create();
+  await using fixture = await createFixture();
   const restart = {
     policy: "on-failure",
     delayMs: 20,
@@ -139,7 +142,7 @@ test("an app that exits with 0 under on-failure has stopped", async (t) => {
 });
 
 test("stop ends every process: double fork, setsid, ignored signals", async (t) => {
-  await using fixture = await Fixture.create();
+  await using fixture = await createFixture();
   const marker = uniqueSleep();
   const script = `
     (setsid sh -c 'sleep ${marker} & sleep ${marker} &' &)
@@ -158,7 +161,7 @@ test("stop ends every process: double fork, setsid, ignored signals", async (t) 
 });
 
 test("frozen, none of its processes executes anything; let go, all do but what was stopped before", async (t) => {
-  await using fixture = await Fixture.create();
+  await using fixture = await createFixture();
   const { runtime } = fixture;
   // Ever new processes, some of them in sessions of their own.
   const script = `
@@ -202,7 +205,7 @@ test("frozen, none of its processes executes anything; let go, all do but what w
 });
 
 test("what the main process leaves behind is ended before it is restarted", async (t) => {
-  await using fixture = await Fixture.create();
+  await using fixture = await createFixture();
   const marker = uniqueSleep();
   const app = await fixture.shell(`sleep ${marker} & sleep 0.3; exit 1`, {
     stop: { signal: "SIGTERM", graceMs: 300 },
@@ -213,7 +216,7 @@ test("what the main process leaves behind is ended before it is restarted", asyn
 });
 
 test("following gives tail and news without a line lost or doubled, to the end of the app", async (t) => {
-  await using fixture = await Fixture.create();
+  await using fixture = await createFixture();
   const app = await fixture.shell(
     "i=0; while [ $i -lt 400 ]; do i=$((i+1)); echo line $i; [ $((i%50)) = 0 ] && sleep 0.1; done",
   );
@@ -232,7 +235,7 @@ test("following gives tail and news without a line lost or doubled, to the end o
 });
 
 test("a follower that leaves is let go of", async (t) => {
-  await using fixture = await Fixture.create();
+  await using fixture = await createFixture();
   const app = await fixture.shell("while true; do echo x; sleep 0.01; done");
   await fixture.runtime.start(app);
   const abort = new AbortController();
@@ -273,7 +276,7 @@ async function statusFile(t: ExecutionContext, status: number): Promise<string> 
 }
 
 test("health: starting, healthy, unhealthy; waiting for it", async (t) => {
-  await using fixture = await Fixture.create();
+  await using fixture = await createFixture();
   const port = await freePort();
   const file = await statusFile(t, 500);
   const app = await fixture.shell(statusServer(port, file), {
@@ -295,7 +298,7 @@ test("health: starting, healthy, unhealthy; waiting for it", async (t) => {
 });
 
 test("what another process answers on the app's port is not the app's health", async (t) => {
-  await using fixture = await Fixture.create();
+  await using fixture = await createFixture();
   const foreign = createServer((_, response) => response.end());
   await once(foreign.listen(0, "127.0.0.1"), "listening");
   const { port } = foreign.address() as AddressInfo;
@@ -329,7 +332,7 @@ for (const [title, argv, expected] of [
   ["exec that does not exist", ["/nonexistent"], "unhealthy"],
 ] as const) {
   test(`health probe: ${title}`, async (t) => {
-    await using fixture = await Fixture.create();
+    await using fixture = await createFixture();
     const app = await fixture.shell("exec sleep 1000", {
       health: {
         probe: { kind: "exec", argv: [...argv] },
@@ -346,7 +349,7 @@ for (const [title, argv, expected] of [
 }
 
 test("limits: open files hold, memory needs a cgroup", async (t) => {
-  await using fixture = await Fixture.create();
+  await using fixture = await createFixture();
   const app = await fixture.shell("ulimit -n; exec sleep 1000", {
     limits: { openFiles: 77, memoryBytes: 1e8 },
   });
@@ -359,7 +362,7 @@ test("limits: open files hold, memory needs a cgroup", async (t) => {
 });
 
 test("stats tell a busy app from an idle one, both in one window", async (t) => {
-  await using fixture = await Fixture.create();
+  await using fixture = await createFixture();
   const busy = await fixture.shell("while :; do :; done");
   const idle = await fixture.shell("exec sleep 1000");
   await fixture.runtime.start(busy);

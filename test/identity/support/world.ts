@@ -11,6 +11,9 @@ import {
   createIdentities,
 } from "../../../src/identity/identities.ts";
 import { programs } from "../../support/programs.ts";
+import { sharedIdentities } from "../../support/shared-identities.ts";
+
+const common = sharedIdentities();
 
 export const isRoot = process.geteuid?.() === 0;
 /** `games`: another user where the tests run as root, the tests' own otherwise. */
@@ -31,10 +34,12 @@ export interface World extends AsyncDisposable {
   identities: Identities;
 }
 
-export async function createWorld(options: IdentitiesOptions = {}): Promise<World> {
+/** @param options of helpers of its own; without, it has those of the whole file */
+export async function createWorld(options?: IdentitiesOptions): Promise<World> {
   const dir = await mkdtemp(join(tmpdir(), "svc-identity-"));
   await chmod(dir, 0o755);
-  const identities = createIdentities({ helperPath: programs.identityHelper, ...options });
+  const identities =
+    options === undefined ? common() : createIdentities({ helperPath: programs.identityHelper, ...options });
   const app = join(dir, "app");
   await identities.createOwnedDir(app, someUid);
   return {
@@ -46,7 +51,7 @@ export async function createWorld(options: IdentitiesOptions = {}): Promise<Worl
       try {
         await identities.removeOwnedDir(app, someUid);
       } finally {
-        await identities[Symbol.asyncDispose]();
+        if (options !== undefined) await identities[Symbol.asyncDispose]();
         await rm(dir, { recursive: true, force: true });
       }
     },

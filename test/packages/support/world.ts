@@ -2,7 +2,8 @@
 import { chmod, mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { createIdentities, type Identities } from "../../../src/identity/identities.ts";
+import test from "ava";
+import type { Identities } from "../../../src/identity/identities.ts";
 import {
   createPackageResolver,
   type CreatePackageResolverOptions,
@@ -12,11 +13,18 @@ import type { ResolvedPackage } from "../../../src/packages/resolved-package.ts"
 import type { SourceConfig } from "../../../src/packages/source-config.ts";
 import { YamlThread } from "../../../src/packages/yaml-thread.ts";
 import { programs } from "../../support/programs.ts";
+import { sharedIdentities } from "../../support/shared-identities.ts";
 import { createTestParser } from "./manifests.ts";
 
 interface ResolverOptions extends Partial<Omit<CreatePackageResolverOptions, "sources">> {
   sources?: readonly SourceConfig[];
 }
+
+/** Of all worlds of a file, as of a daemon. */
+const identities = sharedIdentities();
+const yaml = new YamlThread({ threadUrl: programs.settingsThread });
+test.after.always(() => yaml[Symbol.dispose]());
+const manifests = createTestParser();
 
 /** As an app keeps it. */
 export function installedOf({ origin, manifest, version }: ResolvedPackage): InstalledPackage {
@@ -25,11 +33,10 @@ export function installedOf({ origin, manifest, version }: ResolvedPackage): Ins
 
 export class World implements AsyncDisposable {
   readonly directory: string;
-  readonly identities: Identities;
+  readonly identities: Identities = identities();
 
   private constructor(directory: string) {
     this.directory = directory;
-    this.identities = createIdentities({ helperPath: programs.identityHelper });
   }
 
   static async create(): Promise<World> {
@@ -46,8 +53,8 @@ export class World implements AsyncDisposable {
     return createPackageResolver({
       sources: () => sources,
       identities: this.identities,
-      manifests: createTestParser(),
-      yaml: new YamlThread({ threadUrl: programs.settingsThread }),
+      manifests,
+      yaml,
       cacheDir: this.path("cache"),
       now: Date.now,
       log: { warn: () => undefined },
@@ -63,7 +70,6 @@ export class World implements AsyncDisposable {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    await this.identities[Symbol.asyncDispose]();
     await rm(this.directory, { recursive: true, force: true });
   }
 }

@@ -31,28 +31,21 @@ export class Fixture implements AsyncDisposable {
   readonly runtime: ProcessRuntime;
   readonly warnings: string[] = [];
   readonly #apps: RunnableApp[] = [];
+  readonly #ownsIdentities: boolean;
 
-  private constructor(
-    store: string,
-    identities: Identities,
-    bootId: string,
-    overrides: Partial<ProcessRuntimeOptions>,
-  ) {
+  private constructor(store: string, bootId: string, overrides: Partial<ProcessRuntimeOptions>) {
     this.store = store;
-    this.identities = identities;
-    this.runtime = new ProcessRuntime({ ...runtimeOptions(identities, bootId), ...overrides });
+    this.#ownsIdentities = overrides.identities === undefined;
+    this.identities = overrides.identities ?? createIdentities({ helperPath: programs.identityHelper });
+    this.runtime = new ProcessRuntime({ ...runtimeOptions(this.identities, bootId), ...overrides });
   }
 
+  /** @param overrides `identities` are left to whoever gives them */
   static async create(overrides: Partial<ProcessRuntimeOptions> & { store?: string } = {}): Promise<Fixture> {
     const { store = await mkdtemp(join(tmpdir(), "svc-runtime-")), ...options } = overrides;
     await chmod(store, 0o755);
     for (const name of ["run", "apps"]) await mkdir(join(store, name), { recursive: true, mode: 0o755 });
-    return new Fixture(
-      store,
-      createIdentities({ helperPath: programs.identityHelper }),
-      await readBootId(),
-      options,
-    );
+    return new Fixture(store, await readBootId(), options);
   }
 
   /** An app with its directories. */
@@ -99,7 +92,7 @@ export class Fixture implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     for (const app of this.#apps) await this.runtime.stop(app);
     await this.runtime[Symbol.asyncDispose]();
-    await this.identities[Symbol.asyncDispose]();
+    if (this.#ownsIdentities) await this.identities[Symbol.asyncDispose]();
     await rm(this.store, { recursive: true, force: true });
   }
 }
