@@ -24,79 +24,86 @@ const oldVersion = await run(oldNode, ["--version"]).then(
 const isOld = oldVersion !== undefined && Number.parseInt(oldVersion.slice(1), 10) < 24;
 const [oldNodeTest, needsOldNode] = isOld ? [test, ""] : [test.skip, ` (needs a ${oldNode} before 24)`];
 
-/** @returns what the build said */
-async function buildInto(dist: string): Promise<string> {
-  const { stdout } = await run(process.execPath, [join(root, "src/build/bundle.ts")], { cwd: root });
-  await cp(join(root, "dist"), dist, { recursive: true });
-  return stdout;
+interface Built {
+  readonly dir: string;
+  /** What the build said. */
+  readonly said: string;
 }
+
+let built: Promise<Built> | undefined;
+/** A copy of what is built, made once. Resolves with the directory around `dist`. */
+function bundle(): Promise<Built> {
+  return (built ??= build());
+}
+
+async function build(): Promise<Built> {
+  const dir = await mkdtemp(join(tmpdir(), "svc-bundle-"));
+  await chmod(dir, 0o755);
+  const { stdout: said } = await run(process.execPath, [join(root, "src/build/bundle.ts")], { cwd: root });
+  await cp(join(root, "dist"), join(dir, "dist"), { recursive: true });
+  return { dir, said };
+}
+
+test.after.always(async () => {
+  if (built !== undefined) await rm((await built).dir, { recursive: true, force: true, maxRetries: 3 });
+});
 
 test("the bundle is a whole daemon and command line", async (t) => {
   t.timeout(180_000);
-  const dir = await mkdtemp(join(tmpdir(), "svc-bundle-"));
+  const { dir, said } = await bundle();
+  t.is(
+    said,
+    `${join(root, "dist")} is all of svc, to be copied as a whole: start it with node ${join(root, "dist/svc.cjs")} daemon\n`,
+  );
+  for (let above = dir; above !== dirname(above); above = dirname(above)) {
+    await t.throwsAsync(access(join(above, "node_modules")), { code: "ENOENT" }, above);
+  }
+  for (const name of ["first-stage", "ahead", "daemon"]) {
+    const pack = join(dir, "dist/chunks", name);
+    const source = (await readFile(`${pack}.js`, "latin1")).replace(/^module\.exports=/, "");
+    const cachedData = await readFile(`${pack}.code`);
+    t.false(new Script(source, { cachedData }).cachedDataRejected, `${name}: compiled by this V8`);
+  }
+  const socket = join(dir, "svc.sock");
+  const config = join(dir, "svc.toml");
+  await writeFile(
+    config,
+    `[api]\nlisten = "127.0.0.1:0"\nsocket = "${socket}"\n[store]\ndir = "${join(dir, "store")}"\n`,
+  );
+  const env = { PATH: process.env["PATH"] ?? "", HOME: dir, XDG_CACHE_HOME: join(dir, "cache") };
+  // As somebody puts it on the PATH.
+  const main = join(dir, "svc");
+  await symlink("dist/svc.cjs", main);
+  const svc = async (...args: string[]): Promise<string> =>
+    (await run(process.execPath, [main, "--socket", socket, ...args], { env })).stdout;
+  const daemon = spawn(process.execPath, [main, "daemon", "--config", config], {
+    env,
+    stdio: ["ignore", "ignore", "inherit"],
+  });
   try {
-    await chmod(dir, 0o755);
-    const said = await buildInto(join(dir, "dist"));
-    t.is(
-      said,
-      `${join(root, "dist")} is all of svc, to be copied as a whole: start it with node ${join(root, "dist/svc.cjs")} daemon\n`,
-    );
-    for (let above = dir; above !== dirname(above); above = dirname(above)) {
-      await t.throwsAsync(access(join(above, "node_modules")), { code: "ENOENT" }, above);
-    }
-    for (const name of ["first-stage", "ahead", "daemon"]) {
-      const pack = join(dir, "dist/chunks", name);
-      const source = (await readFile(`${pack}.js`, "latin1")).replace(/^module\.exports=/, "");
-      const cachedData = await readFile(`${pack}.code`);
-      t.false(new Script(source, { cachedData }).cachedDataRejected, `${name}: compiled by this V8`);
-    }
-    const socket = join(dir, "svc.sock");
-    const config = join(dir, "svc.toml");
-    await writeFile(
-      config,
-      `[api]\nlisten = "127.0.0.1:0"\nsocket = "${socket}"\n[store]\ndir = "${join(dir, "store")}"\n`,
-    );
-    const env = { PATH: process.env["PATH"] ?? "", HOME: dir, XDG_CACHE_HOME: join(dir, "cache") };
-    // As somebody puts it on the PATH.
-    const main = join(dir, "svc");
-    await symlink("dist/svc.cjs", main);
-    const svc = async (...args: string[]): Promise<string> =>
-      (await run(process.execPath, [main, "--socket", socket, ...args], { env })).stdout;
-    const daemon = spawn(process.execPath, [main, "daemon", "--config", config], {
-      env,
-      stdio: ["ignore", "ignore", "inherit"],
-    });
-    try {
-      await eventually(() => svc("status"), 30_000);
-      const port = await freePort();
-      await writePackage(join(dir, "package"), port);
-      t.regex(await svc("install", join(dir, "package")), /Installed web/);
-      t.regex(await svc("app", "start", "web"), /RUNNING/);
-      t.is((await eventually(() => fetch(`http://127.0.0.1:${port}`))).status, 200);
-      await eventually(async () => assert.match(await svc("app", "logs", "web"), /listening on/));
-      t.regex(await svc("ls"), /web +Test web server +RUNNING/);
-      t.regex(await svc("app", "settings", "set", "web", "greeting=moin"), /greeting +moin/);
-      t.regex(await svc("app", "clone", "web"), /web-2/);
-      t.regex(await svc("app", "remove", "web", "--yes"), /Removed web/);
-    } finally {
-      daemon.kill("SIGTERM");
-      await once(daemon, "exit");
-    }
+    await eventually(() => svc("status"), 30_000);
+    const port = await freePort();
+    await writePackage(join(dir, "package"), port);
+    t.regex(await svc("install", join(dir, "package")), /Installed web/);
+    t.regex(await svc("app", "start", "web"), /RUNNING/);
+    t.is((await eventually(() => fetch(`http://127.0.0.1:${port}`))).status, 200);
+    await eventually(async () => assert.match(await svc("app", "logs", "web"), /listening on/));
+    t.regex(await svc("ls"), /web +Test web server +RUNNING/);
+    t.regex(await svc("app", "settings", "set", "web", "greeting=moin"), /greeting +moin/);
+    t.regex(await svc("app", "clone", "web"), /web-2/);
+    t.regex(await svc("app", "remove", "web", "--yes"), /Removed web/);
   } finally {
-    await rm(dir, { recursive: true, force: true, maxRetries: 3 });
+    daemon.kill("SIGTERM");
+    await once(daemon, "exit");
   }
 });
 
 oldNodeTest(`an older Node is told which one svc needs${needsOldNode}`, async (t) => {
-  const dir = await mkdtemp(join(tmpdir(), "svc-bundle-"));
-  try {
-    await buildInto(join(dir, "dist"));
-    const refusal = await t.throwsAsync<Error & { code?: number; stderr?: string }>(
-      run(oldNode, [join(dir, "dist/svc.cjs"), "ls"]),
-    );
-    t.is(refusal.stderr, `svc needs Node 24 or newer, and this is ${oldVersion}\n`);
-    t.is(refusal.code, 1);
-  } finally {
-    await rm(dir, { recursive: true, force: true });
-  }
+  t.timeout(180_000);
+  const { dir } = await bundle();
+  const refusal = await t.throwsAsync<Error & { code?: number; stderr?: string }>(
+    run(oldNode, [join(dir, "dist/svc.cjs"), "ls"]),
+  );
+  t.is(refusal.stderr, `svc needs Node 24 or newer, and this is ${oldVersion}\n`);
+  t.is(refusal.code, 1);
 });
