@@ -1,7 +1,6 @@
 /** What the clocks of a zone show minute by minute, as `Intl` tells it: nothing is shared with the engine. */
 
 const minuteMs = 60_000;
-const hour = 60;
 
 /** What a change of the clock makes of a minute. */
 export interface Oddity {
@@ -85,12 +84,16 @@ function readWalls(zone: string, fromMs: number, toMs: number): Int32Array {
     return Date.UTC(year, month - 1, day, hours, minutes) / minuteMs;
   }
   const walls = new Int32Array((toMs - fromMs) / minuteMs);
-  let next = read(0);
-  for (let at = 0; at < walls.length; at += hour) {
-    const wall = next;
-    next = read(at + hour);
-    const isOrdinary = next === wall + hour;
-    for (let past = 0; past < hour; past += 1) walls[at + past] = isOrdinary ? wall + past : read(at + past);
+  /** Looks closer, by the next of the spans, where the clock is changed within one. All are in minutes. */
+  function fill(from: number, to: number, [span = 1, ...shorter]: readonly number[]): void {
+    let next = read(from);
+    for (let at = from; at < to; at += span) {
+      const [wall, end] = [next, Math.min(at + span, to)];
+      next = read(end);
+      if (span > 1 && next !== wall + end - at) fill(at, end, shorter);
+      else for (let past = 0; past < end - at; past += 1) walls[at + past] = wall + past;
+    }
   }
+  fill(0, walls.length, [24 * 60, 60]);
   return walls;
 }
