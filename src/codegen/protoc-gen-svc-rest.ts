@@ -18,7 +18,9 @@ import { collectWordLists, withNested, type WordList } from "./word-lists.ts";
 
 const packageName = "svc.v1";
 
-runNodeJs(createEcmaScriptPlugin({ name: "protoc-gen-svc-rest", version: "v1", generateTs }));
+export const plugin = createEcmaScriptPlugin({ name: "protoc-gen-svc-rest", version: "v1", generateTs });
+
+if (import.meta.main) runNodeJs(plugin);
 
 function generateTs(schema: Schema): void {
   const files = schema.files.filter((file) => file.proto.package === packageName);

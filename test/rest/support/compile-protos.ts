@@ -1,5 +1,5 @@
 import { createFileRegistry, fromBinary, type FileRegistry } from "@bufbuild/protobuf";
-import { FileDescriptorSetSchema } from "@bufbuild/protobuf/wkt";
+import { FileDescriptorSetSchema, type FileDescriptorSet } from "@bufbuild/protobuf/wkt";
 import { execFile } from "node:child_process";
 import { cp, mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -41,10 +41,15 @@ export async function runBuf(directory: string, args: readonly string[]): Promis
 
 /** Descriptors of the given protos. */
 export async function compileProtos(files: Readonly<Record<string, string>>): Promise<FileRegistry> {
+  return createFileRegistry(await describeProtos(files));
+}
+
+/** The same as buf has it. */
+export async function describeProtos(files: Readonly<Record<string, string>>): Promise<FileDescriptorSet> {
   const directory = await createProtoModule(files);
   try {
     const bytes = await runBuf(directory, ["build", "--as-file-descriptor-set", "--output", "-"]);
-    return createFileRegistry(fromBinary(FileDescriptorSetSchema, bytes));
+    return fromBinary(FileDescriptorSetSchema, bytes);
   } finally {
     await rm(directory, { recursive: true });
   }
