@@ -1,4 +1,5 @@
 /** A whole year of the evaluator's, every look at the clock included, against the policy written down a second time. */
+import { setImmediate as nextTurn } from "node:timers/promises";
 import test from "ava";
 import { Evaluation, job } from "../support/evaluation.ts";
 import { Policy } from "../trigger/support/policy.ts";
@@ -31,7 +32,11 @@ test("0 firings off policy in a simulated year of a mixed set of jobs", async (t
     triggers.map((trigger, at) => job(idOf(timeZone, at), trigger, { timeZone })),
   );
   await using evaluation = new Evaluation({ start: "2025-12-31T23:59:59Z", jobs, localZone });
-  evaluation.clock.pass(lastMs - evaluation.clock.nowMs() - 1);
+  // Day by day, so that what each minute leaves to be done later is done.
+  for (let nowMs = evaluation.clock.nowMs(); nowMs < lastMs - 1; nowMs = evaluation.clock.nowMs()) {
+    evaluation.clock.pass(Math.min(dayMs, lastMs - 1 - nowMs));
+    await nextTurn();
+  }
 
   const fired = Map.groupBy(evaluation.fired, ({ id }) => id);
   for (const timeZone of ["", ...zones]) {
