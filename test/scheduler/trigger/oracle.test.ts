@@ -149,7 +149,7 @@ function randomInstant(random: () => number, clock: WallClock): number {
   const changes = clock.changes
     .filter(({ unixMs }) => unixMs < lastMs)
     // It takes cron-parser half a second to turn in circles: a few times are enough.
-    .filter(({ isForward }) => clock.zone !== "Australia/Lord_Howe" || isForward || random() < 0.06);
+    .filter(({ isForward }) => clock.zone !== "Australia/Lord_Howe" || isForward || random() < 0.015);
   if (changes.length === 0 || random() < 0.6) return between(random, firstMs, lastMs);
   return pick(random, changes).unixMs + between(random, -4 * hourMs, 3 * hourMs);
 }
