@@ -8,7 +8,8 @@ import { AppService } from "../../gen/svc/v1/app_pb.ts";
 import { BackupService } from "../../gen/svc/v1/backup_pb.ts";
 import { DaemonService } from "../../gen/svc/v1/daemon_pb.ts";
 import { ScheduleService } from "../../gen/svc/v1/schedule_pb.ts";
-import { isRoot, needsRoot, startDaemon, type DaemonOptions } from "../support/daemon.ts";
+import { sharedDaemon } from "../support/daemon-test.ts";
+import { isRoot, needsRoot } from "../support/daemon.ts";
 import { errorOf } from "../support/errors.ts";
 import { eventually } from "../support/eventually.ts";
 import { addVersion, freePort, writePackage, writeRepository } from "../support/packages.ts";
@@ -16,8 +17,11 @@ import { addVersion, freePort, writePackage, writeRepository } from "../support/
 const rootTest = isRoot ? test : test.skip;
 const recommended = `backup: { trigger: "04:00", keep: 3, mode: stop }`;
 
-async function setUp(options: DaemonOptions = {}) {
-  const daemon = await startDaemon(options);
+/** Where nothing is upgraded this makes no difference. */
+const emptyDaemon = sharedDaemon({ config: "[apps]\nbackup_before_upgrade = true" });
+
+async function setUp() {
+  const daemon = await emptyDaemon();
   const dir = join(daemon.dir, "package");
   await writePackage(dir, await freePort(), { manifest: recommended });
   const apps = daemon.client(AppService);
@@ -27,7 +31,6 @@ async function setUp(options: DaemonOptions = {}) {
 
 rootTest(`a policy is the package's until it is set, and again when it is reset${needsRoot}`, async (t) => {
   const { daemon, backups } = await setUp();
-  await using _daemon = daemon;
   const packages = await backups.getBackupPolicy({ appId: "web" });
   t.like(packages, {
     fromPackage: true,
@@ -68,7 +71,6 @@ rootTest(`a policy is the package's until it is set, and again when it is reset$
 
 test("what a policy wants is made in its minute, proven, shown at the app, and its failure said", async (t) => {
   const { daemon, apps, backups } = await setUp();
-  await using _daemon = daemon;
   t.like((await apps.getApp({ id: "web" })).backups, {
     storages: [],
     overdue: false,
@@ -101,7 +103,6 @@ test("what a policy wants is made in its minute, proven, shown at the app, and i
 
 test("what a policy wanted while no daemon ran is made when one runs again, where it says so", async (t) => {
   const { daemon, apps, backups } = await setUp();
-  await using _daemon = daemon;
   const dir = join(daemon.dir, "other");
   await writePackage(dir, await freePort(), { id: "other" });
   await apps.installApp({ spec: dir });
@@ -136,7 +137,7 @@ test("what a policy wanted while no daemon ran is made when one runs again, wher
 });
 
 test("an upgrade takes a backup first where that is asked for, and does nothing when it fails", async (t) => {
-  await using daemon = await startDaemon({ config: "[apps]\nbackup_before_upgrade = true" });
+  const daemon = await emptyDaemon();
   const apps = daemon.client(AppService);
   const backups = daemon.client(BackupService);
   const [port, dir] = [await freePort(), join(daemon.dir, "repository")];
@@ -170,7 +171,6 @@ test("an upgrade takes a backup first where that is asked for, and does nothing 
 
 test("the job action backup_verify proves the newest archives, and fails when one is damaged or none is there", async (t) => {
   const { daemon, backups } = await setUp();
-  await using _daemon = daemon;
   const schedules = daemon.client(ScheduleService);
   await schedules.upsertSchedule({
     id: "drill",

@@ -10,7 +10,8 @@ import { delimiter, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import test from "ava";
 import { methodPolicies } from "../../gen/svc/v1/methods.ts";
-import { isRoot, startDaemon, type TestDaemon } from "../support/daemon.ts";
+import { sharedDaemon } from "../support/daemon-test.ts";
+import { isRoot, type TestDaemon } from "../support/daemon.ts";
 
 const cache = fileURLToPath(new URL("../../node_modules/.cache/svc-tools", import.meta.url));
 
@@ -29,6 +30,7 @@ async function findGrpcurl(): Promise<string | undefined> {
 }
 
 const grpcurl = await findGrpcurl();
+const emptyDaemon = sharedDaemon();
 const grpcurlTest = grpcurl === undefined ? test.skip : test;
 const why = grpcurl === undefined ? " (skipped: grpcurl is not there; see the head of this file)" : "";
 
@@ -66,7 +68,7 @@ const doors: Record<string, (daemon: TestDaemon, ...args: string[]) => string[]>
 for (const [door, argsOf] of Object.entries(doors)) {
   grpcurlTest(`grpcurl lists, describes and calls everything on ${door}${why}`, async (t) => {
     t.timeout(180_000);
-    await using daemon = await startDaemon();
+    const daemon = await emptyDaemon();
     const ask = (...args: string[]) => run(...argsOf(daemon, ...args));
 
     const list = await ask("list");
@@ -111,7 +113,7 @@ for (const [door, argsOf] of Object.entries(doors)) {
 }
 
 grpcurlTest(`grpcurl without a token learns nothing, and may check the health${why}`, async (t) => {
-  await using daemon = await startDaemon();
+  const daemon = await emptyDaemon();
   const address = `127.0.0.1:${daemon.port}`;
   const list = await run("-plaintext", address, "list");
   t.is(list.code, 1);

@@ -7,7 +7,7 @@ import type { JsonObject } from "@bufbuild/protobuf";
 import test from "ava";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
 import { sharedDaemon } from "../support/daemon-test.ts";
-import { protocolOf, protocols, startDaemon } from "../support/daemon.ts";
+import { protocolOf, protocols } from "../support/daemon.ts";
 import { errorOf } from "../support/errors.ts";
 import { eventually } from "../support/eventually.ts";
 import { freePort, writePackage } from "../support/packages.ts";
@@ -198,7 +198,7 @@ test("of many starts at once, each succeeds or finds the app busy, and one proce
 });
 
 test("a restart is required while what runs was started with other values, defaults among them", async (t) => {
-  await using daemon = await startDaemon();
+  const daemon = await emptyDaemon();
   const apps = daemon.client(AppService);
   const dir = join(daemon.dir, "package");
   const port = await freePort();
@@ -252,7 +252,7 @@ test("settings say what a running app runs with, which of them differ, and of se
 });
 
 test("an app whose start failed is meant to run all the same, and is tried again when the daemon starts", async (t) => {
-  await using daemon = await startDaemon();
+  const daemon = await emptyDaemon();
   const apps = daemon.client(AppService);
   const dir = join(daemon.dir, "package");
   const lucky = `

@@ -7,7 +7,7 @@ import { join } from "node:path";
 import test from "ava";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
 import { sharedDaemon } from "../support/daemon-test.ts";
-import { isRoot, needsRoot, startDaemon } from "../support/daemon.ts";
+import { isRoot, needsRoot } from "../support/daemon.ts";
 import { errorOf } from "../support/errors.ts";
 import { eventually } from "../support/eventually.ts";
 import { freePort, writePackage } from "../support/packages.ts";
@@ -143,7 +143,7 @@ test("while an app runs, its ports are those that it was started with", async (t
 
 test("what could not be started with the daemon, as its port was taken, comes up by itself once that is free", async (t) => {
   t.timeout(180_000);
-  await using daemon = await startDaemon();
+  const daemon = await emptyDaemon();
   const apps = daemon.client(AppService);
   const port = await freePort();
   await writePackage(join(daemon.dir, "package"), port);

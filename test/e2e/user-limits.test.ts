@@ -7,11 +7,17 @@ import test from "ava";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
 import { BackupService } from "../../gen/svc/v1/backup_pb.ts";
 import { CredentialService } from "../../gen/svc/v1/credential_pb.ts";
+import { sharedDaemon } from "../support/daemon-test.ts";
 import { isRoot, needsRoot, startDaemon } from "../support/daemon.ts";
 import { errorOf } from "../support/errors.ts";
 import { eventually } from "../support/eventually.ts";
 import { GitServer } from "../support/git-server.ts";
 import { freePort, writePackage, writeRepository } from "../support/packages.ts";
+
+/** With one limit for a test of its own, and without one that users have by default. */
+const emptyDaemon = sharedDaemon({
+  config: "[limits]\nmax_waiting_installs_per_user = 38\nmax_backup_bytes_per_user = 0\n",
+});
 
 const rootTest = isRoot ? test : test.skip;
 const games = 5;
@@ -20,7 +26,7 @@ const nobody = 65_534;
 rootTest(
   `of forty installs of a user two are worked on, the others say that they wait${needsRoot}`,
   async (t) => {
-    await using daemon = await startDaemon({ config: "[limits]\nmax_waiting_installs_per_user = 38\n" });
+    const daemon = await emptyDaemon();
     // Answers nobody: whoever asks is being worked on.
     await using server = await GitServer.start(daemon.dir, () => true);
     await using user = await daemon.as(games);
@@ -152,7 +158,7 @@ rootTest(
 );
 
 rootTest(`where backups have no bound users have as many as there is room for${needsRoot}`, async (t) => {
-  await using daemon = await startDaemon({ config: "[limits]\nmax_backup_bytes_per_user = 0\n" });
+  const daemon = await emptyDaemon();
   await writePackage(join(daemon.dir, "web"), await freePort());
   await using user = await daemon.as(games);
   await user.client(AppService).installApp({ spec: join(daemon.dir, "web") });
@@ -160,7 +166,7 @@ rootTest(`where backups have no bound users have as many as there is room for${n
 });
 
 rootTest(`ids do not tell what others have${needsRoot}`, async (t) => {
-  await using daemon = await startDaemon();
+  const daemon = await emptyDaemon();
   await writePackage(join(daemon.dir, "web"), await freePort());
   const spec = join(daemon.dir, "web");
   await using user = await daemon.as(games);
@@ -179,7 +185,7 @@ rootTest(`ids do not tell what others have${needsRoot}`, async (t) => {
 });
 
 rootTest(`what is kept of fetched packages shows in the disk report${needsRoot}`, async (t) => {
-  await using daemon = await startDaemon();
+  const daemon = await emptyDaemon();
   const spec = await writeRepository(join(daemon.dir, "web"), await freePort(), [{ version: "1.0.0" }]);
   await using user = await daemon.as(games);
   const [roots, own] = [daemon.client(AppService), user.client(AppService)];

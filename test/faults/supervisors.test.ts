@@ -4,10 +4,13 @@ import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import test from "ava";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
-import { startDaemon, type TestDaemon } from "../support/daemon.ts";
+import { sharedDaemon } from "../support/daemon-test.ts";
+import type { TestDaemon } from "../support/daemon.ts";
 import { eventually } from "../support/eventually.ts";
 import { freePort, writePackage } from "../support/packages.ts";
 import { noneLeft, processesIn, signal } from "../support/processes.ts";
+
+const emptyDaemon = sharedDaemon();
 
 /** Other tests keep the processors busy. */
 const deadlineMs = 40_000;
@@ -42,7 +45,7 @@ const whiles: Record<string, (daemon: TestDaemon, strike: () => void) => Promise
 for (const name of ["SIGKILL", "SIGTERM"] as const) {
   for (const [when, around] of Object.entries(whiles)) {
     test(`a supervisor that ends by ${name} ${when} is replaced`, async (t) => {
-      await using daemon = await startDaemon();
+      const daemon = await emptyDaemon();
       const apps = daemon.client(AppService);
       const port = await freePort();
       await writePackage(join(daemon.dir, "package"), port, { files: { "server.mjs": server } });

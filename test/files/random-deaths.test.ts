@@ -14,12 +14,14 @@ import { isRoot } from "../support/daemon.ts";
 import { eventually } from "../support/eventually.ts";
 import { keepInMemory } from "../support/in-memory.ts";
 import { helperOf, leftOvers, waitMs } from "./support/deaths.ts";
-import { openGround, ownerUid } from "./support/ground.ts";
+import { ownerUid } from "./support/ground.ts";
+import { sharedGround } from "./support/shared-ground.ts";
 
 /** Of another file system than the homes. */
 const farBase = keepInMemory() ? "/var/tmp" : "/dev/shm";
 
 const rootTest = isRoot ? test.serial : test.skip;
+const newGround = sharedGround();
 const isLong = process.env["SVC_LONG"] === "1";
 const deaths = isLong ? 10 : 1;
 const bigBytes = 24 << 20;
@@ -128,7 +130,7 @@ const took = new Map<string, number>();
 for (const victim of ["helper", "daemon"] as const) {
   rootTest(`a ${victim} that dies at any moment of any work leaves the old or the new`, async (t) => {
     t.timeout(isLong ? 3_600_000 : 600_000);
-    await using ground = await openGround();
+    const ground = await newGround();
     const { home, door, daemon, as } = ground;
     const away = `${farBase}/svc-random-deaths-${process.pid}`;
     await mkdir(away);

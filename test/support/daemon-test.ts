@@ -6,14 +6,15 @@ import test from "ava";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
 import { BackupService } from "../../gen/svc/v1/backup_pb.ts";
 import { ScheduleService } from "../../gen/svc/v1/schedule_pb.ts";
+import { SourceService } from "../../gen/svc/v1/source_pb.ts";
 import { readProcessIdentity } from "../../src/lib/process-identity.ts";
 import { startDaemon, type DaemonOptions, type TestDaemon } from "./daemon.ts";
 import { eventually } from "./eventually.ts";
 
 /**
  * One daemon for all tests of a file, for its top level: `const emptyDaemon = sharedDaemon()`. It starts before the first test
- * and goes after the last. A test gets it by calling what this returns, without the apps, jobs and archives of the one before, and
- * without what that one has put into its directory; one that a test has ended starts again. For whoever looks at what else stays
+ * and goes after the last. A test gets it by calling what this returns, without the apps, jobs, archives and sources of the one
+ * before, and without what that one has put into its directory; one that a test has ended starts again. For whoever looks at what else stays
  * in it, there is `startDaemon`.
  * @param options asked for when it starts, as what it uses may not be there before
  */
@@ -42,6 +43,7 @@ export function sharedDaemon(options: DaemonOptions | (() => DaemonOptions) = {}
       );
     }, 40_000);
     await removeArchives(daemon);
+    await removeSources(daemon);
     for (const name of await readdir(daemon.dir))
       if (!own.includes(name)) await rm(join(daemon.dir, name), { recursive: true, maxRetries: 3 });
     return daemon;
@@ -55,4 +57,10 @@ async function removeArchives(daemon: TestDaemon): Promise<void> {
   }
   for (const { appId, storage, name } of (await backups.listBackups({})).backups)
     await backups.deleteBackup({ appId, storage, name });
+}
+
+async function removeSources(daemon: TestDaemon): Promise<void> {
+  const client = daemon.client(SourceService);
+  for (const { name, configured, shipped } of (await client.listSources({})).sources)
+    if (!configured && !shipped) await client.removeSource({ name });
 }
