@@ -145,7 +145,8 @@ export class Apps implements AsyncDisposable {
     });
     const runtimeOf = (app: NewApp): AppRuntime => this.#runtimeOf(app);
     const runnable = (app: NewApp): RunnableApp => this.#runnable(app);
-    const ports = new PortHolders({ registry, runtimeOf, runnable, userName });
+    const runtimes = [...options.runtimes.values()];
+    const ports = new PortHolders({ registry, runtimes, runtimeOf, runnable, userName });
     const shared: AppsContext = {
       store,
       registry,
@@ -154,7 +155,7 @@ export class Apps implements AsyncDisposable {
       packages,
       paths,
       buildEnv,
-      runtimes: [...options.runtimes.values()],
+      runtimes,
       runtimeOf,
       runnable,
       ports,

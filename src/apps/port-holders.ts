@@ -12,6 +12,7 @@ import { runningSettings } from "./app-view.ts";
 export interface PortHoldersOptions {
   registry: AppRegistry;
   runtimeOf: (app: AppRecord) => AppRuntime;
+  runtimes: readonly Pick<AppRuntime, "publishedNow">[];
   runnable: (app: AppRecord) => RunnableApp;
   /** The name of a uid; empty when the host has none. */
   userName: (uid: number) => Promise<string>;
@@ -26,6 +27,9 @@ export interface ReportedPort extends ResolvedPort {
 
 /** For whom a port is looked at. */
 type PortUser = Pick<RunnableApp, "id" | "ownerUid" | "uid" | "manifest" | "settings">;
+
+/** What listens for an engine on what it publishes. */
+const engineProxy = "docker-proxy";
 
 export class PortHolders {
   readonly #options: PortHoldersOptions;
@@ -91,9 +95,19 @@ export class PortHolders {
       if (holder.ownerUid === ownerUid) return holder.id;
       return `${holder.id} (of ${await userName(holder.ownerUid)})`;
     }
-    const process = ownerUid === 0 || socket.uid === uid ? await findProcess(socket) : undefined;
+    const process = await findProcess(socket);
+    if (process?.name === engineProxy && this.#isForgotten(socket))
+      return "the container engine, for no container that runs: should it stay so, restart the engine";
+    if (process !== undefined && (ownerUid === 0 || socket.uid === uid))
+      return `process ${process.pid} (${process.name})`;
     const name = await userName(socket.uid);
-    return process ?? `a process of ${name === "" ? `uid ${socket.uid}` : name}`;
+    return `a process of ${name === "" ? `uid ${socket.uid}` : name}`;
+  }
+
+  /** Whether the engine publishes a port for a container that it does not run: it was killed while it started that. */
+  #isForgotten({ port }: ListeningSocket): boolean {
+    const published = this.#options.runtimes.flatMap((runtime) => runtime.publishedNow?.() ?? []);
+    return published.length > 0 && published.every((ports) => !ports.has(port));
   }
 
   /** Whether the app runs with this port, and as the socket's user: containers' ports are held by the engine. */
@@ -119,14 +133,17 @@ async function readTable(path: string): Promise<string> {
   return readFile(path, "latin1").catch(() => "");
 }
 
-/** `process 12 (node)`; `undefined` where this daemon may not see it. */
-async function findProcess({ uid, inode }: ListeningSocket): Promise<string | undefined> {
+/** `undefined` where this daemon may not see it. */
+async function findProcess({
+  uid,
+  inode,
+}: ListeningSocket): Promise<{ pid: string; name: string } | undefined> {
   for (const pid of (await readdir("/proc")).filter((name) => /^\d+$/.test(name))) {
     try {
       const isRelated = (await stat(`/proc/${pid}`)).uid === uid;
       if (!isRelated || !(await holds(pid, inode))) continue;
       // Its name is that of its first thread, which may be any.
-      return `process ${pid} (${basename(await readlink(`/proc/${pid}/exe`))})`;
+      return { pid, name: basename(await readlink(`/proc/${pid}/exe`)) };
     } catch {
       // It has ended meanwhile, or is not ours to look into.
     }

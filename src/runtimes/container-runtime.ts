@@ -177,6 +177,12 @@ export abstract class ContainerRuntime extends FollowingRuntime<ContainerApp> im
     );
   }
 
+  publishedNow(): ReadonlySet<number> | undefined {
+    const known = this.#options.state.containersNow();
+    const up = known?.containers.filter(({ state }) => isUpState(state));
+    return up && new Set(up.flatMap(({ ports }) => ports.flatMap(({ hostPort }) => hostPort ?? [])));
+  }
+
   /** All containers in one window, each app with the sum of its own. */
   async stats(
     apps: readonly RunnableApp[],

@@ -358,6 +358,8 @@ export interface AppRuntime extends AsyncDisposable {
    * runtime runs.
    */
   upNow?(): ReadonlySet<string>;
+  /** Ports of the host that are published for containers that run, whosever they are; from memory. `undefined`: they are not known. */
+  publishedNow?(): ReadonlySet<number> | undefined;
   /** From memory. `undefined`: the runtime has neither started nor adopted it. */
   status(id: string): RuntimeStatus | undefined;
   /** Grows, at once, whenever the status of some app is another one; a status that did not change stays the same object. */

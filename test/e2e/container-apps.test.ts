@@ -1,6 +1,7 @@
 /** The examples that are containers, as a user meets them who is neither root nor in the engine's group. */
 import assert from "node:assert/strict";
-import { execFile } from "node:child_process";
+import { execFile, spawn } from "node:child_process";
+import { once } from "node:events";
 import { chmod, mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
@@ -88,6 +89,54 @@ function choosePort({ storeDir }: TestDaemon, id: string, port: number): void {
     .prepare("UPDATE apps SET settings = ?, updated_at = updated_at + 1 WHERE id = ?")
     .run(JSON.stringify({ port }), id);
 }
+
+/** As an engine has it that was killed while it started a container with this port, and started again. */
+async function leaveProxy(port: number): Promise<AsyncDisposable> {
+  const target = ["-container-ip", "127.0.0.1", "-container-port", "9"];
+  const listen = ["-proto", "tcp", "-host-ip", "0.0.0.0", "-host-port", String(port)];
+  const proxy = spawn("docker-proxy", [...listen, ...target], {
+    stdio: ["ignore", "ignore", "ignore", "pipe"],
+    env: { PATH: "/usr/sbin:/usr/bin:/usr/local/sbin:/usr/local/bin" },
+  });
+  await once(proxy.stdio[3]!, "data");
+  return {
+    [Symbol.asyncDispose]: async () => {
+      const ended = once(proxy, "exit");
+      proxy.kill();
+      await ended;
+    },
+  };
+}
+
+dockerTest(
+  `who starts at a port that the engine has forgotten to free hears what frees it${needsDocker}`,
+  async (t) => {
+    await using daemon = await daemonOverEngine();
+    await using user = await daemon.as(nobody);
+    const apps = user.client(AppService);
+    const port = await freePort();
+    await apps.installApp({ spec: "whoami", settings: { port } });
+    const why = async (): Promise<string> => (await errorOf(apps.startApp({ id: "whoami" }))).message;
+    {
+      await using _proxy = await leaveProxy(port);
+      const words = "the container engine, for no container that runs: should it stay so, restart the engine";
+      t.is(await why(), `app "whoami" did not start: port ${port} is taken by ${words}`);
+    }
+    const engine = engineNow();
+    const id = await engine.run("holder", {
+      Image: "caddy:2-alpine",
+      Cmd: ["/bin/sleep", "3600"],
+      ExposedPorts: { "80/tcp": {} },
+      HostConfig: { PortBindings: { "80/tcp": [{ HostPort: String(port) }] } },
+    });
+    await eventually(async () =>
+      assert.equal(await why(), `app "whoami" did not start: port ${port} is taken by a process of root`),
+    );
+    await engine.request("DELETE", `/containers/${id}?force=1`);
+    t.is((await apps.startApp({ id: "whoami" })).state, "RUNNING");
+    await apps.removeApp({ id: "whoami" });
+  },
+);
 
 dockerTest(`a restart that would be refused leaves the app running${needsDocker}`, async (t) => {
   await using daemon = await daemonOverEngine();
