@@ -11,12 +11,17 @@ import { AppService } from "../../gen/svc/v1/app_pb.ts";
 import { BackupService } from "../../gen/svc/v1/backup_pb.ts";
 import { ScheduleService } from "../../gen/svc/v1/schedule_pb.ts";
 import { sharedDaemon } from "../support/daemon-test.ts";
-import { isRoot, needsRoot, startDaemon, type TestDaemon } from "../support/daemon.ts";
+import { isRoot, needsRoot, type TestDaemon } from "../support/daemon.ts";
 import { errorOf } from "../support/errors.ts";
 import { eventually } from "../support/eventually.ts";
+import { keepInMemory } from "../support/in-memory.ts";
 import { freePort, writePackage } from "../support/packages.ts";
 
+keepInMemory();
+
 const emptyDaemon = sharedDaemon();
+/** Of another host. */
+const otherDaemon = sharedDaemon();
 
 const nobody = 65_534;
 const rootTest = isRoot ? test : test.skip;
@@ -265,7 +270,7 @@ test("as many archives stay as were asked for, and the verified one", async (t) 
 
 test("what another host keeps of an app of the same id in the same place is not this one's to remove", async (t) => {
   const first = await emptyDaemon();
-  await using second = await startDaemon();
+  const second = await otherDaemon();
   const dir = join(first.dir, "shared");
   await mkdir(dir, { mode: 0o700 });
   const make = async (daemon: TestDaemon, keep?: number) => {
@@ -523,7 +528,7 @@ rootTest(
     const { results } = await first.client(BackupService).createBackup({ appId: "web" });
     const file = join(first.storeDir, "backups/web", results[0]?.name ?? "");
     const bytes = await readFile(file);
-    await using second = await startDaemon();
+    const second = await otherDaemon();
     await using user = await second.as(nobody);
     const upload = (whose: Pick<TestDaemon, "client">, content: Buffer) =>
       whose.client(BackupService).uploadBackup(pieces(content));
@@ -588,7 +593,7 @@ test("an archive restores on a host that has never seen the app", async (t) => {
   await writeFile(join(directory, "data/notes"), "mine");
   const { results } = await first.client(BackupService).createBackup({ appId: "web" });
   const name = results[0]?.name ?? "";
-  await using second = await startDaemon();
+  const second = await otherDaemon();
   const backups = second.client(BackupService);
   const disk = join(second.dir, "disk");
   await mkdir(disk, { mode: 0o700 });
@@ -656,7 +661,7 @@ test("a step before a backup that never ends is ended at its deadline, and the a
 
 for (const mode of ["live", "pause", "stop"])
   test(`what a package does after a backup comes when its app goes on, which nobody else touches until then: ${mode}`, async (t) => {
-    await using daemon = await startDaemon();
+    const daemon = await emptyDaemon();
     const apps = daemon.client(AppService);
     const after = "cd $SVC_DATA_DIR; touch began; while test ! -e go; do sleep 0.02; done";
     const { directory } = await install(
@@ -677,7 +682,7 @@ for (const mode of ["live", "pause", "stop"])
   });
 
 test("a verification that is given up ends, and leaves nothing of what it tried", async (t) => {
-  await using daemon = await startDaemon();
+  const daemon = await emptyDaemon();
   const backups = daemon.client(BackupService);
   const { directory } = await install(daemon, daemon.client(AppService));
   await writeFile(join(directory, "data/bulk"), randomBytes(64 << 20));
@@ -698,7 +703,7 @@ test("a verification that is given up ends, and leaves nothing of what it tried"
 });
 
 test("a backup and a restore that are given up leave no archive, and the app as it was", async (t) => {
-  await using daemon = await startDaemon();
+  const daemon = await emptyDaemon();
   const apps = daemon.client(AppService);
   const backups = daemon.client(BackupService);
   const { directory } = await install(daemon, apps);

@@ -10,7 +10,7 @@ import { AppService } from "../../gen/svc/v1/app_pb.ts";
 import { BackupService } from "../../gen/svc/v1/backup_pb.ts";
 import { hasAge, needsAge, newAgeKey, type AgeKey } from "../support/age.ts";
 import { sharedDaemon } from "../support/daemon-test.ts";
-import { isRoot, needsRoot, startDaemon, type TestDaemon } from "../support/daemon.ts";
+import { isRoot, needsRoot, type TestDaemon } from "../support/daemon.ts";
 import { errorOf } from "../support/errors.ts";
 import { eventually } from "../support/eventually.ts";
 import { startFaultProxy } from "../support/fault-proxy.ts";
@@ -19,6 +19,8 @@ import { hasS3Server, needsS3Server, startS3Server } from "../support/s3-server.
 import { main } from "../support/svc-main.ts";
 
 const emptyDaemon = sharedDaemon();
+/** Of another host. */
+const otherDaemon = sharedDaemon();
 
 const run = promisify(execFile);
 const nobody = 65_534;
@@ -281,7 +283,7 @@ ageS3Test(
 ageRootTest(
   `another host opens an encrypted archive with its identity, and its owner alone may${needsAge}${needsRoot}`,
   async (t) => {
-    await using first = await startDaemon();
+    const first = await emptyDaemon();
     await using owner = await first.as(nobody);
     const key = await newAgeKey(first.dir, "key.txt");
     await install(first, owner.client(AppService));
@@ -310,7 +312,7 @@ ageRootTest(
       { code: "NotFound" },
     );
 
-    await using second = await startDaemon();
+    const second = await otherDaemon();
     await using same = await second.as(nobody);
     const upload = (whose: Pick<TestDaemon, "client">, identity: string, storage = "local") =>
       whose.client(BackupService).uploadBackup(
@@ -388,9 +390,10 @@ ageTest(
 );
 
 ageTest(`a daemon that is killed while it encrypts leaves nothing of it${needsAge}`, async (t) => {
-  await using daemon = await startDaemon();
+  const daemon = await emptyDaemon();
   const directory = await install(daemon);
-  await writeFile(join(directory, "data/bulk"), randomBytes(192 * mib));
+  // Enough to be seen in the middle, and nothing that a frame has twice.
+  await writeFile(join(directory, "data/bulk"), Buffer.alloc(192 * mib, randomBytes(5 * mib)));
   const key = await newAgeKey(daemon.dir, "key.txt");
   const vault = await addVault(daemon, [key.recipient]);
   const backups = daemon.client(BackupService);
@@ -416,6 +419,7 @@ ageTest(`a daemon that is killed while it encrypts leaves nothing of it${needsAg
     assert.equal((await apps.getApp({ id: "web" })).operation, undefined);
   }, 60_000);
   t.deepEqual((await daemon.client(BackupService).listBackups({ appId: "web" })).backups, []);
+  await rm(join(directory, "data/bulk"));
   const { results } = await daemon.client(BackupService).createBackup(request);
   const ref = { appId: "web", storage: "vault", name: results[0]?.name ?? "", identity: key.identity };
   t.true((await daemon.client(BackupService).verifyBackup(ref)).entries > 0n);

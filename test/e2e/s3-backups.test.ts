@@ -166,7 +166,7 @@ s3Test(
 s3Test(`what a killed daemon was uploading is looked after by the next${needsS3Server}`, async (t) => {
   await using server = await startS3Server();
   await using proxy = await startFaultProxy(server.port);
-  await using daemon = await startDaemon();
+  const daemon = await emptyDaemon();
   const backups = daemon.client(BackupService);
   const directory = await install(daemon);
   await writeFile(join(directory, "data/bulk"), randomBytes(20 * mib));
@@ -205,7 +205,7 @@ s3Test(
   async (t) => {
     await using server = await startS3Server();
     await using proxy = await startFaultProxy(server.port);
-    await using daemon = await startDaemon();
+    const daemon = await emptyDaemon();
     await install(daemon);
     await addBucket(daemon, "far", server, proxy.endpoint);
     const make = async (keep?: number) => {

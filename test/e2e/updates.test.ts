@@ -10,11 +10,13 @@ import { DaemonService } from "../../gen/svc/v1/daemon_pb.ts";
 import { SourceService } from "../../gen/svc/v1/source_pb.ts";
 import { runSvc, type SvcRun } from "../cli/support/run-svc.ts";
 import { sharedDaemon } from "../support/daemon-test.ts";
-import { startDaemon } from "../support/daemon.ts";
 import { errorOf } from "../support/errors.ts";
 import { eventually } from "../support/eventually.ts";
+import { keepInMemory } from "../support/in-memory.ts";
 import { main } from "../support/svc-main.ts";
 import { addVersion, freePort, writePackage, writeRepository } from "../support/packages.ts";
+
+keepInMemory();
 
 const emptyDaemon = sharedDaemon();
 
@@ -125,8 +127,8 @@ test("a git repository without a manifest is cloned, gets one, and is installed"
 });
 
 test("an app of a store of another system is cloned alone, and its manifest is shown before it is installed", async (t) => {
-  await using daemon = await startDaemon();
-  const store = join(daemon.dir, "store");
+  const daemon = await emptyDaemon();
+  const store = join(daemon.dir, "tipi");
   const files = {
     "apps/wiki/config.json": `{"id":"wiki","name":"A Wiki","short_desc":"Pages","port":8123,"tipi_version":1}`,
     "apps/wiki/docker-compose.json": `{"services":[{"name":"wiki","image":"example/wiki:3","isMain":true,"internalPort":80}]}`,
@@ -195,7 +197,7 @@ test("a source that cannot be read is added all the same, and that is said at on
 });
 
 test("a list that has nothing in it says so", async (t) => {
-  await using daemon = await startDaemon();
+  const daemon = await emptyDaemon();
   for (const [line, said] of [
     ["ports", "No app has a port.\n"],
     ["stacks", "No app is a compose project.\n"],
@@ -246,7 +248,7 @@ test("svc ls shows the apps of a state, a runtime or an owner", async (t) => {
 });
 
 test("packages are searched in all sources, one that cannot be read is told, and a card says what is known", async (t) => {
-  await using daemon = await startDaemon();
+  const daemon = await emptyDaemon();
   const svc = (...args: string[]): Promise<SvcRun> => runSvc([...args, "--socket", daemon.socketPath]);
   const sources = daemon.client(SourceService);
   const own = join(daemon.dir, "own");
@@ -282,7 +284,7 @@ test("packages are searched in all sources, one that cannot be read is told, and
 });
 
 test("svc knows packages without being told, which give way to those of a source", async (t) => {
-  await using daemon = await startDaemon();
+  const daemon = await emptyDaemon();
   const svc = (...args: string[]): Promise<SvcRun> => runSvc([...args, "--socket", daemon.socketPath]);
   const sources = daemon.client(SourceService);
   const { sources: listed } = await sources.listSources({});

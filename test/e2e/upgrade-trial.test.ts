@@ -9,7 +9,10 @@ import { sharedDaemon } from "../support/daemon-test.ts";
 import { protocolOf, startDaemon } from "../support/daemon.ts";
 import { errorOf } from "../support/errors.ts";
 import { eventually } from "../support/eventually.ts";
+import { keepInMemory } from "../support/in-memory.ts";
 import { addVersion, freePort, writeRepository } from "../support/packages.ts";
+
+keepInMemory();
 
 const emptyDaemon = sharedDaemon();
 

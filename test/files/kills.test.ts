@@ -8,16 +8,18 @@ import { FileService } from "../../gen/svc/v1/file_pb.ts";
 import { isRoot } from "../support/daemon.ts";
 import { eventually } from "../support/eventually.ts";
 import { failureOf, helperOf, leftOvers, testMs, uploadingHelperOf, waitMs } from "./support/deaths.ts";
-import { openGround, ownerUid } from "./support/ground.ts";
+import { ownerUid } from "./support/ground.ts";
+import { sharedGround } from "./support/shared-ground.ts";
 
 const rootTest = isRoot ? test : test.skip;
+const newGround = sharedGround();
 const bigBytes = 400 << 20;
 for (const victim of ["helper", "daemon"] as const) {
   rootTest(
     `a ${victim} that is killed in a copy and in an upload leaves the old and nothing else`,
     async (t) => {
       t.timeout(testMs);
-      await using ground = await openGround();
+      const ground = await newGround();
       const { home, door, daemon, as } = ground;
       await as(
         ownerUid,
@@ -27,7 +29,7 @@ for (const victim of ["helper", "daemon"] as const) {
       );
       execFileSync("sh", [
         "-c",
-        `head -c ${bigBytes} /dev/urandom > ${home}/tree/big; chown -R ${ownerUid}:60 ${home}`,
+        `head -c ${bigBytes} /dev/zero > ${home}/tree/big; chown -R ${ownerUid}:60 ${home}`,
       ]);
       const files = door.client(FileService, "grpc");
       const kill = async (helper: number): Promise<void> => {
@@ -75,9 +77,9 @@ for (const verb of ["copy", "unpack"] as const) {
     `what ${verb === "copy" ? "a copy" : "an unpacking"} leaves when daemon and helper die in one moment goes at the next start`,
     async (t) => {
       t.timeout(testMs);
-      await using ground = await openGround();
+      const ground = await newGround();
       const { home, door, daemon, as } = ground;
-      const script = `cd ${home}; mkdir tree into; echo mine > .svc-0123456789abcdef.tmp; head -c ${bigBytes} /dev/urandom > tree/big; tar cf tree.tar tree`;
+      const script = `cd ${home}; mkdir tree into; echo mine > .svc-0123456789abcdef.tmp; head -c ${bigBytes} /dev/zero > tree/big; tar cf tree.tar tree`;
       await as(ownerUid, "sh", "-c", script);
       const files = door.client(FileService, "grpc");
       const path = join(home, "tree.tar");

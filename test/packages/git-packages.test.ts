@@ -8,6 +8,9 @@ import { SvcError, type ErrorCode } from "../../src/errors.ts";
 import { GitServer } from "../support/git-server.ts";
 import { minimalManifest, TestRepository } from "./support/repository.ts";
 import { installedOf, World } from "./support/world.ts";
+import { keepInMemory } from "../support/in-memory.ts";
+
+keepInMemory();
 
 const isRoot = process.getuid?.() === 0;
 const rootTest = isRoot ? test : test.skip;

@@ -13,6 +13,9 @@ import {
 } from "../../src/packages/git-command.ts";
 import { minimalManifest, TestRepository } from "./support/repository.ts";
 import { World } from "./support/world.ts";
+import { keepInMemory } from "../support/in-memory.ts";
+
+keepInMemory();
 
 const surroundings = { maxMemoryBytes: 512 * 2 ** 20, maxFileBytes: 2 ** 30 };
 

@@ -5,6 +5,9 @@ import { SvcError } from "../../src/errors.ts";
 import { GitServer } from "../support/git-server.ts";
 import { minimalManifest, TestRepository } from "./support/repository.ts";
 import { installedOf, World } from "./support/world.ts";
+import { keepInMemory } from "../support/in-memory.ts";
+
+keepInMemory();
 
 const caller = { uid: process.getuid?.() ?? 0 };
 
