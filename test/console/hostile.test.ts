@@ -12,6 +12,8 @@ import { freePort, writePackage } from "../support/packages.ts";
 import { connectConsole, openConsole, type SocketConsole } from "./support/socket-console.ts";
 
 const nobody = 65534;
+/** Of what floods: a terminal takes as long for a short one. */
+const line = "x".repeat(99);
 const rootTest = isRoot ? test : test.skip;
 const emptyDaemon = sharedDaemon();
 
@@ -66,7 +68,7 @@ test("a client that reads nothing stops its own terminal, and the daemon's memor
   stalled.socket.pause();
   // More than what carries it holds: it does not come to its end.
   const end = join(daemon.dir, "end");
-  stalled.type(`yes | head -c 30000000; touch ${end}\n`);
+  stalled.type(`yes ${line} | head -c 30000000; touch ${end}\n`);
   const other = await open(daemon);
   other.type("i=0; while [ $i -lt 30 ]; do echo turn-$i; i=$((i+1)); sleep 0.2; done; echo the-$((40+2))\n");
   await other.shows("the-42");
@@ -106,7 +108,7 @@ test("who reads a log too slowly hears how much they missed", async (t) => {
   const daemon = await emptyDaemon();
   const dir = join(daemon.dir, "talks");
   // More than all the files that are kept of a log.
-  const script = `while [ ! -e ${daemon.dir}/go ]; do sleep 0.1; done; yes ${"x".repeat(99)} | head -c 200000000; echo the-$((40+2)); sleep 1000`;
+  const script = `while [ ! -e ${daemon.dir}/go ]; do sleep 0.1; done; yes ${line} | head -c 200000000; echo the-$((40+2)); sleep 1000`;
   const yaml = `id: web\nname: Talks\nversion: "1"\nprocess:\n  exec: [sh, -c, "${script}"]\n`;
   await writePackage(dir, 1, { files: { "svc.yaml": yaml } });
   const apps = daemon.client(AppService);
@@ -129,8 +131,7 @@ test("who reads a log too slowly hears how much they missed", async (t) => {
 test("who watches a terminal too slowly hears how much they missed, and sees its latest screen", async (t) => {
   const daemon = await emptyDaemon();
   const dir = join(daemon.dir, "talks");
-  const script =
-    "read x; head -c 60000000 /dev/zero | tr '\\\\0' x | fold -w 99; echo; echo the-$((40+2)); sleep 1000";
+  const script = `read x; yes ${line} | head -c 60000000; echo; echo the-$((40+2)); sleep 1000`;
   const yaml = `id: web\nname: Talks\nversion: "1"\nprocess:\n  exec: [sh, -c, "${script}"]\nconsole: true\n`;
   await writePackage(dir, 1, { files: { "svc.yaml": yaml } });
   const apps = daemon.client(AppService);
