@@ -17,8 +17,8 @@ const emptyDaemon = sharedDaemon();
 const patienceMs = 30_000;
 /** Promised is a second; a machine that does much else may take longer, and what is not closed for that reason stays open. */
 const boundMs = 5_000;
-/** Prints what it reads. */
-const loop = "exec: [sh, -c, 'while read -r line; do echo got $line; done']";
+/** Prints what it reads. Not a shell, which reads byte by byte. */
+const loop = "exec: [sed, --unbuffered, 's/^/got /']";
 
 async function install(daemon: TestDaemon, manifest: string): Promise<void> {
   const dir = join(daemon.dir, "package");
