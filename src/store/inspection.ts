@@ -7,11 +7,14 @@ import { companionSuffixes } from "./store-files.ts";
 /** Marks a database as ours: "svc" and a one, in `PRAGMA application_id`. */
 export const applicationId = 0x73766301;
 
-/** What is there: `sound` carries the schema's version, `corrupt` what is wrong. */
+/**
+ * What is there: `sound` carries the schema's version, and whether a document in it is no JSON, which takes away nothing but the
+ * row that has it; `corrupt` what is wrong.
+ */
 export type Inspection =
   | { condition: "missing" }
   | { condition: "corrupt"; problem: string }
-  | { condition: "sound"; version: number };
+  | { condition: "sound"; version: number; hasDamagedRow: boolean };
 
 /** How much is looked at. */
 interface InspectionDepth {
@@ -62,13 +65,19 @@ export function inspectDatabase(
     if (stats.size % Number(pragma(database, "page_size")) !== 0 && (log?.size ?? 0) === 0) {
       return { condition: "corrupt", problem: `${stats.size} bytes are no whole number of pages` };
     }
+    const checks = comparesRemakable ? ["integrity_check(1)"] : ["quick_check(1)", ...indexChecks(database)];
+    let hasDamagedRow = false;
     if (stats.size <= maxBytes) {
-      const problem = comparesRemakable
-        ? problemIn(database, "integrity_check(1)")
-        : problemIn(database, "quick_check(1)", ...indexChecks(database));
+      let problem = problemIn(database, ...checks);
+      if (problem?.startsWith("CHECK constraint failed") === true) {
+        // To every CHECK of a document it is JSON now: what is left is more than a row.
+        database.function("json_valid", { deterministic: true }, (_document) => 1);
+        problem = problemIn(database, ...checks);
+        hasDamagedRow = true;
+      }
       if (problem !== undefined) return { condition: "corrupt", problem };
     }
-    return { condition: "sound", version };
+    return { condition: "sound", version, hasDamagedRow };
   } catch (error) {
     if (sqliteFailure(error) === "corrupt") {
       return { condition: "corrupt", problem: (error as Error).message };

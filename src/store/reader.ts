@@ -1,4 +1,4 @@
-import { DatabaseSync } from "node:sqlite";
+import { DatabaseSync, type StatementSync } from "node:sqlite";
 import { pragma } from "./inspection.ts";
 import type { SqlValue } from "./messages.ts";
 import { sqliteFailure, storeError } from "./sqlite-failure.ts";
@@ -20,11 +20,11 @@ export class Reader implements Disposable {
   }
 
   get(sql: string, params: readonly SqlValue[]): unknown {
-    return guarded(() => this.#statements.prepare(sql).get(...params));
+    return guarded(() => exactly(this.#statements.prepare(sql), (statement) => statement.get(...params)));
   }
 
   all(sql: string, params: readonly SqlValue[]): unknown[] {
-    return guarded(() => this.#statements.prepare(sql).all(...params));
+    return guarded(() => exactly(this.#statements.prepare(sql), (statement) => statement.all(...params)));
   }
 
   dataVersion(): unknown {
@@ -34,6 +34,31 @@ export class Reader implements Disposable {
   [Symbol.dispose](): void {
     this.#database.close();
   }
+}
+
+/**
+ * Reads again where a number is too large for JavaScript, which svc writes nowhere: in a row that is damaged it would keep all
+ * others from being read.
+ */
+function exactly<T>(statement: StatementSync, read: (statement: StatementSync) => T): T {
+  try {
+    return read(statement);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== "ERR_OUT_OF_RANGE") throw error;
+  }
+  statement.setReadBigInts(true);
+  try {
+    const found = read(statement);
+    for (const row of [found].flat()) if (row !== undefined) plainNumbers(row as Record<string, unknown>);
+    return found;
+  } finally {
+    statement.setReadBigInts(false);
+  }
+}
+
+/** Makes numbers of a row's bigints, in place; what is too large becomes a number that is no safe integer. */
+export function plainNumbers(row: Record<string, unknown>): void {
+  for (const [name, value] of Object.entries(row)) if (typeof value === "bigint") row[name] = Number(value);
 }
 
 function guarded<T>(read: () => T): T {

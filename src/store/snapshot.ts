@@ -1,4 +1,4 @@
-import { lstatSync, renameSync, rmSync, utimesSync } from "node:fs";
+import { linkSync, lstatSync, renameSync, rmSync, utimesSync } from "node:fs";
 import { DatabaseSync } from "node:sqlite";
 import { inspectDatabase } from "./inspection.ts";
 import { companionSuffixes, createOwnerOnly, fsyncPath, type StoreFiles } from "./store-files.ts";
@@ -47,10 +47,22 @@ export function takeSnapshot(files: StoreFiles, knownVersion: number): void {
     }
     utimesSync(temporary, begun, begun);
     fsyncPath(temporary);
+    if (copy.hasDamagedRow) keepWhole(files);
+    else rmSync(files.wholeSnapshot, { force: true });
     renameSync(temporary, files.snapshot);
     fsyncPath(files.dir);
   } catch (error) {
     rmSync(temporary, { force: true });
     throw error;
+  }
+}
+
+/** What the damaged row was is in the snapshot of before. */
+function keepWhole(files: StoreFiles): void {
+  try {
+    linkSync(files.snapshot, files.wholeSnapshot);
+  } catch (error) {
+    // There is one already, or there was no snapshot.
+    if (!["EEXIST", "ENOENT"].includes((error as NodeJS.ErrnoException).code ?? "")) throw error;
   }
 }

@@ -13,6 +13,8 @@ export interface StoreFiles {
   database: string;
   /** The last good snapshot of the database. */
   snapshot: string;
+  /** The last snapshot without a damaged row, while the database has one. */
+  wholeSnapshot: string;
   /** Held shared by every process that has the store open, exclusively by the one that repairs or migrates it. */
   lock: string;
   /** Room on the disk for essential writes: see reserve.ts. */
@@ -24,6 +26,7 @@ export function storeFiles(dir: string): StoreFiles {
     dir,
     database: join(dir, "svc.db"),
     snapshot: join(dir, "svc.db.bak"),
+    wholeSnapshot: join(dir, "svc.db.whole"),
     lock: join(dir, "svc.lock"),
     reserve: join(dir, "reserve"),
   };
@@ -55,6 +58,7 @@ export async function secureStoreFiles(files: StoreFiles): Promise<void> {
     files.database,
     ...companionSuffixes.map((suffix) => files.database + suffix),
     files.snapshot,
+    files.wholeSnapshot,
     files.lock,
     files.reserve,
   ];

@@ -205,22 +205,67 @@ test("a damaged database does not replace a good snapshot", async (t) => {
   t.throws(() => store.all("SELECT * FROM apps"), { instanceOf: SvcError, code: "data_loss" });
 });
 
-test("a damaged document is found by its CHECK: it replaces no snapshot, and the next start restores", async (t) => {
+/** Writes what svc would not. */
+function damage(path: string, sql: string): void {
+  using database = new DatabaseSync(path, { timeout: 5_000 });
+  database.exec(`PRAGMA ignore_check_constraints = ON; ${sql}`);
+}
+
+test("a document that is no JSON takes nothing away with it, and the last snapshot without it is kept until it is whole again", async (t) => {
+  await using original = await closedStore();
+  const [snapshot, whole] = ["svc.db.bak", "svc.db.whole"].map((name) => join(original.path, name)) as [
+    string,
+    string,
+  ];
+  const good = await readFile(snapshot);
+  const apps = (store: Awaited<ReturnType<typeof openStore>>) =>
+    store.get<{ n: number }>("SELECT count(*) AS n FROM apps")?.n;
+  damage(original.database, "UPDATE apps SET record = '[' WHERE id = 'app-7'");
+  for (let start = 0; start < 2; start++) {
+    await using store = await openStore({ dir: original.path });
+    t.is(store.restoration, undefined);
+    t.is(apps(store), appCount);
+    t.deepEqual(keys(store), start === 0 ? ["later"] : ["later", "more"]);
+    if (start === 0) await store.write([put("more")]);
+    await store.housekeep();
+    t.true((await readFile(whole)).equals(good));
+    t.false((await readFile(snapshot)).equals(good));
+    t.is((await lstat(whole)).mode & 0o777, 0o600);
+  }
+  damage(original.database, "UPDATE apps SET record = '{}' WHERE id = 'app-7'");
+  await using store = await openStore({ dir: original.path });
+  await store.housekeep();
+  await t.throwsAsync(lstat(whole), { code: "ENOENT" });
+});
+
+test("any other CHECK that fails is damage to the database: it replaces no snapshot, and the next start restores", async (t) => {
   await using original = await closedStore();
   const snapshot = join(original.path, "svc.db.bak");
   const good = await readFile(snapshot);
-  // Every copy of it: some lie in free space, where a page was split.
-  const damaged = (await readFile(original.database, "latin1")).replaceAll('{"origin"', '["origin"');
   {
     await using store = await openStore({ dir: original.path });
-    const file = await open(original.database, "r+");
-    await file.write(damaged, 0, "latin1");
-    await file.close();
+    damage(original.database, "UPDATE apps SET owner_uid = -1, record = '[' WHERE id = 'app-7'");
     await t.throwsAsync(store.housekeep(), { instanceOf: SvcError });
     t.true((await readFile(snapshot)).equals(good));
   }
   await using store = await openStore({ dir: original.path });
   t.regex(store.restoration?.problem ?? "", /CHECK constraint failed in apps/);
+});
+
+test("a number that JavaScript cannot hold keeps nobody from reading the other rows", async (t) => {
+  await using original = await closedStore();
+  damage(original.database, "UPDATE apps SET created_at = 9223372036854775807 WHERE id = 'app-7'");
+  await using store = await openStore({ dir: original.path });
+  for (let read = 0; read < 2; read++) {
+    const rows = store.all<{ id: string; created_at: number; record: string }>("SELECT * FROM apps");
+    t.is(rows.length, appCount);
+    t.deepEqual(
+      rows.filter(({ created_at }) => created_at !== 1).map(({ id, created_at }) => [id, created_at]),
+      [["app-7", 2 ** 63]],
+    );
+  }
+  t.is(store.get<{ created_at: number }>("SELECT * FROM apps WHERE id = 'app-7'")?.created_at, 2 ** 63);
+  t.is(store.get("SELECT * FROM apps WHERE id = 'app-none'"), undefined);
 });
 
 test("the snapshot follows the database and is left alone while nothing changes", async (t) => {
