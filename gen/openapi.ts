@@ -3093,6 +3093,11 @@ export interface components {
              *     sends the identity of one. svc keeps none. What is there already stays as it is.
              */
             recipients: string[];
+            /**
+             * @description Why it cannot be used: what svc keeps of it is damaged, and neither its location nor for whom it encrypts is known, until
+             *     somebody writes it again. Empty where nothing is wrong.
+             */
+            readonly problem: string;
         } & unknown;
         /** @description One thing that a storage was asked to do. */
         BackupStorageCheck: {
@@ -4658,8 +4663,8 @@ export interface components {
             /** @description What a firing that has come waits for; absent when none does. */
             readonly waiting?: components["schemas"]["ScheduleWait"];
             /**
-             * @description Why it does not run, by hand neither: its app was removed, and a later one of that id is not its app until somebody writes it
-             *     again; or, although it is enabled: its owner is no user of the host any more, or their uid is another user's by
+             * @description Why it does not run, by hand neither: what svc keeps of it is damaged, so that trigger and action are not known until somebody
+             *     writes it again; its app was removed, and a later one of that id is not its app until somebody writes it again; or, although it is enabled: its owner is no user of the host any more, or their uid is another user's by
              *     now, who neither sees the job nor can write it. A job that root writes is that other user's from then on.
              */
             readonly disabled_reason?: string;
@@ -6530,6 +6535,8 @@ export interface operations {
                      *     sends the identity of one. svc keeps none. What is there already stays as it is.
                      */
                     recipients?: string[];
+                    /** @description See `BackupStorage.problem`. */
+                    readonly problem?: string;
                 } & unknown;
             };
         };

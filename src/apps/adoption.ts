@@ -8,6 +8,7 @@ import type { RuntimeStatus } from "../runtimes/runtime.ts";
 import { patchApp, type AppPatch, type AppRecord } from "./app-record.ts";
 import type { AppsContext } from "./apps-context.ts";
 import type { Recovery } from "./recovery.ts";
+import { isReadable } from "./unreadable-app.ts";
 
 const adoptedAtOnce = 32;
 /** How long a listing waits for adoption before it shows what was last known. */
@@ -99,7 +100,7 @@ export class Adoption implements Disposable {
 
 /** What of a status is worth a write: a settled state other than the recorded one. */
 function settledPatch(app: AppRecord, { state, reason }: RuntimeStatus): AppPatch | undefined {
-  if (app.state === "INSTALLING" || state === app.state || app.unreadable !== undefined) return undefined;
+  if (app.state === "INSTALLING" || state === app.state || !isReadable(app)) return undefined;
   if (state === "RUNNING") return { state, stateReason: reason };
   // Nothing runs of what could not be started; that it failed is what its owner has to know.
   if (app.state === "FAILED") return undefined;

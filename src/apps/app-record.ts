@@ -1,14 +1,36 @@
 /** What svc keeps of an installed app: one row of `apps`, with the part that only this folder understands as JSON. */
-import type { AppRuntime } from "../../gen/svc/v1/words.ts";
+import { AppRuntimes, type AppRuntime } from "../../gen/svc/v1/words.ts";
 import type { JsonObject } from "../lib/json.ts";
 import type { Manifest } from "../packages/manifest.ts";
 import type { PackageOrigin } from "../packages/resolved-package.ts";
 import type { Placement } from "../runtimes/runtime.ts";
 import { nothingAccepted, type Acknowledgement } from "./acknowledgement.ts";
+import {
+  isInstant,
+  isNumber,
+  isObject,
+  isText,
+  isWhole,
+  listOf,
+  maybe,
+  objectOf,
+  oneOf,
+  orNull,
+  readDocument,
+  readJson,
+  recordOf,
+  requireFields,
+  UnreadableRow,
+  type Check,
+  type Fields,
+} from "../store/row-document.ts";
+import type { RowKind } from "../store/row-reader.ts";
 import type { SqlValue, Statement } from "../store/store.ts";
 
+const settledStates = ["INSTALLING", "STOPPED", "RUNNING", "FAILED", "CRASHED"] as const;
+
 /** The state between operations: what the supervisor said last, or how the last operation ended. */
-export type SettledState = "INSTALLING" | "STOPPED" | "RUNNING" | "FAILED" | "CRASHED";
+export type SettledState = (typeof settledStates)[number];
 
 /** How a start failed. */
 export interface StartFailure {
@@ -55,8 +77,8 @@ interface AppColumns {
 export interface AppRecord extends Readonly<AppColumns>, Readonly<AppDocument> {
   /** Grows with every write of the row. */
   readonly rowVersion: number;
-  /** Why the row cannot be read: all but its columns is made up then, see `unreadable-app.ts`. Absent where it can. */
-  readonly unreadable?: string;
+  /** The row cannot be read: all but its columns is made up, see `unreadable-app.ts`. */
+  readonly unreadable?: true;
 }
 
 /** An app that is not in the database yet. */
@@ -107,20 +129,93 @@ export interface AppRow {
   updated_at: number;
 }
 
-/** @throws SyntaxError for what is no JSON; whether it is an app is not looked at, see `readApp` */
-export function recordOfRow(row: AppRow): AppRecord {
+export const isRuntime = oneOf(AppRuntimes);
+
+/** Of a manifest what everybody relies on who looks at an app. What it says in detail was checked when it was written. */
+const isManifest: Check = objectOf<Omit<Manifest, LooseFields>>({
+  ...{ id: isText, name: isText, version: isText, summary: isText, homepage: isText },
+  runtime: (value) => isObject(value) && isRuntime(value["kind"]) && maybe(recordOf(isText))(value["env"]),
+  ports: listOf((port) => isObject(port) && isText(port["name"])),
+  volumes: listOf((volume) => isObject(volume) && isText(volume["name"]) && isText(volume["path"])),
+  stop: objectOf({ signal: isText, graceMs: isNumber }),
+  restart: objectOf({
+    ...{ policy: isText, delayMs: isNumber, maxDelayMs: isNumber },
+    ...{ maxAttempts: isNumber, resetAfterMs: isNumber },
+  }),
+  limits: isObject,
+  permissions: Array.isArray,
+  settings: maybe((value) => isObject(value) && maybe(recordOf(isObject))(value["properties"])),
+  ...{
+    health: maybe(isObject),
+    upgrade: maybe(isObject),
+    console: maybe(isObject),
+    migrate: maybe(isObject),
+  },
+  backup: maybe(
+    (value) => isObject(value) && maybe(isText)(value["trigger"]) && listOf(isText)(value["storages"]),
+  ),
+});
+
+/** Of which it is enough that the one place which uses it says so when it is wrong. */
+type LooseFields = "clone";
+
+const documentFields: Fields<AppDocument> = {
+  runUid: isWhole,
+  origin: (value) =>
+    isObject(value) &&
+    ["kind", "url", "source", "branch", "tag", "commit"].every((name) => isText(value[name])),
+  version: isText,
+  manifest: isManifest,
+  changedAtMs: maybe(isInstant),
+  startedSettings: maybe(orNull(isObject)),
+  failure: maybe(
+    orNull(
+      (value) =>
+        isObject(value) &&
+        maybe(isWhole)(value["exitCode"]) &&
+        maybe(isText)(value["signal"]) &&
+        listOf(isText)(value["lastLines"]),
+    ),
+  ),
+  accepted: maybe(
+    (value) => isObject(value) && listOf(isText)(value["licenses"]) && Array.isArray(value["permissions"]),
+  ),
+  placement: maybe(orNull(objectOf({ replicas: isWhole, ports: isText }))),
+};
+
+const columns: Fields<Pick<AppRow, "runtime" | "state" | "created_at">> = {
+  runtime: isRuntime,
+  state: oneOf(settledStates),
+  created_at: isInstant,
+};
+
+export const appRows: RowKind<AppRow, AppRecord> = {
+  table: "apps",
+  nameOf: ({ id }) => `app "${id}"`,
+  read: recordOfRow,
+};
+
+/** @throws UnreadableRow */
+function recordOfRow(row: AppRow): AppRecord {
+  requireFields(row, columns);
+  const settings = readJson(row.settings);
+  if (!isObject(settings)) throw new UnreadableRow("its settings are no object");
   return {
     // Records from before these were kept have none.
     accepted: nothingAccepted,
     startedSettings: null,
     placement: null,
-    ...(JSON.parse(row.record) as Omit<AppDocument, "accepted" | "startedSettings" | "placement">),
+    changedAtMs: row.created_at,
+    ...(readDocument<AppDocument>(row.record, documentFields) as Omit<
+      AppDocument,
+      "accepted" | "startedSettings" | "placement" | "changedAtMs"
+    >),
     id: row.id,
     ownerUid: row.owner_uid,
     name: row.name,
     runtime: row.runtime as AppRuntime,
     packageId: row.package_id,
-    settings: JSON.parse(row.settings) as JsonObject,
+    settings: settings as JsonObject,
     desired: row.desired === "running" ? "running" : "stopped",
     state: row.state as SettledState,
     stateReason: row.state_reason ?? "",

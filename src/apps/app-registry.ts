@@ -3,9 +3,10 @@ import { isDeepStrictEqual } from "node:util";
 import { notFound } from "../errors.ts";
 import { noLog, type Log } from "../lib/log.ts";
 import type { Store } from "../store/store.ts";
-import type { AppRecord, AppRow } from "./app-record.ts";
-import { operationOfRow, type Operation, type OperationRow } from "./operations.ts";
-import { readApp } from "./unreadable-app.ts";
+import { RowReader } from "../store/row-reader.ts";
+import { appRows, type AppRecord, type AppRow } from "./app-record.ts";
+import { OperationReader, type Operation, type OperationRow } from "./operations.ts";
+import { standInOf } from "./unreadable-app.ts";
 
 /** Who asks: the part of the transport's user context that the apps go by. */
 export interface AppCaller {
@@ -18,7 +19,8 @@ export interface AppCaller {
 
 export class AppRegistry implements Disposable {
   readonly #store: Store;
-  readonly #log: Pick<Log, "error">;
+  readonly #appReader: RowReader<AppRow, AppRecord>;
+  readonly #operationReader: OperationReader;
   readonly #subscription: Disposable;
   #apps = new Map<string, AppRecord>();
   #operations = new Map<string, Operation>();
@@ -26,12 +28,11 @@ export class AppRegistry implements Disposable {
   #version: number | undefined;
   #revision = 0;
   #stale = true;
-  /** Those of which the log says already that they cannot be read. */
-  readonly #told = new Set<string>();
 
   constructor(store: Store, log: Pick<Log, "error"> = noLog) {
     this.#store = store;
-    this.#log = log;
+    this.#appReader = new RowReader(appRows, log);
+    this.#operationReader = new OperationReader(log);
     this.#subscription = store.onChange(() => this.invalidate());
   }
 
@@ -103,7 +104,6 @@ export class AppRegistry implements Disposable {
     const changed = versions.filter(({ id, updated_at }) => known.get(id)?.rowVersion !== updated_at);
     if (changed.length > 0 || versions.length !== known.size) {
       this.#apps = this.#readApps(versions, new Set(changed.map(({ id }) => id)));
-      for (const id of this.#told) if (!this.#apps.has(id)) this.#told.delete(id);
       this.#revision++;
     }
     this.#version = version;
@@ -129,7 +129,7 @@ export class AppRegistry implements Disposable {
     const known = this.#operations;
     const fresh = new Map<string, Operation>();
     for (const row of rows) {
-      const [before, now] = [known.get(row.app_id), operationOfRow(row)];
+      const [before, now] = [known.get(row.app_id), this.#operationReader.read(row)];
       fresh.set(row.app_id, before !== undefined && isDeepStrictEqual(before, now) ? before : now);
     }
     const isSame = fresh.size === known.size && [...fresh].every(([id, now]) => known.get(id) === now);
@@ -144,17 +144,7 @@ export class AppRegistry implements Disposable {
   }
 
   #readRow(row: AppRow): AppRecord {
-    const app = readApp(row);
-    if (app.unreadable === undefined) {
-      this.#told.delete(app.id);
-    } else if (!this.#told.has(app.id)) {
-      this.#told.add(app.id);
-      this.#log.error(
-        { appId: app.id, problem: app.unreadable },
-        "what is kept of an app cannot be read: it shows as FAILED, and can be stopped and removed",
-      );
-    }
-    return app;
+    return this.#appReader.read(row) ?? standInOf(row);
   }
 
   [Symbol.dispose](): void {

@@ -9,6 +9,7 @@ import { mergeDefaults, resolvePorts } from "../packages/settings.ts";
 import { isUp, type RuntimeLimit, type RuntimeStatus } from "../runtimes/runtime.ts";
 import type { AppRecord } from "./app-record.ts";
 import type { Operation } from "./operations.ts";
+import { isReadable } from "./unreadable-app.ts";
 
 export type AppView = MessageInitShape<typeof AppSchema>;
 
@@ -136,7 +137,7 @@ export function stateOf(
     return { state: underway, reason };
   }
   // Whatever runs of it: what it was told to do cannot be read any more.
-  if (app.unreadable !== undefined) return { state: "FAILED", reason: app.stateReason };
+  if (!isReadable(app)) return { state: "FAILED", reason: app.stateReason };
   // Nothing runs of what could not be started; that it failed is what its owner has to know.
   if (app.state === "FAILED" && !isUp(status?.state)) return { state: "FAILED", reason: app.stateReason };
   if (status !== undefined && app.state !== "INSTALLING")

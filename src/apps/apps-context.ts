@@ -4,7 +4,7 @@ import type { PackageResolver } from "../packages/package-resolver.ts";
 import type { AppRuntime, RunnableApp } from "../runtimes/runtime.ts";
 import type { Store } from "../store/store.ts";
 import type { AppPaths } from "./app-paths.ts";
-import type { NewApp } from "./app-record.ts";
+import type { AppRecord, NewApp } from "./app-record.ts";
 import type { AppRegistry } from "./app-registry.ts";
 import type { Operations } from "./operations.ts";
 import type { PortHolders } from "./port-holders.ts";
@@ -22,6 +22,8 @@ export interface AppsContext {
   buildEnv: Readonly<Record<string, string>>;
   runtimes: readonly AppRuntime[];
   runtimeOf: (app: NewApp) => AppRuntime;
+  /** All that may have something of an app, for what ends it: of one that cannot be read it is not known whether it is on a swarm. */
+  runtimesOf: (app: AppRecord) => readonly AppRuntime[];
   runnable: (app: NewApp) => RunnableApp;
   /** The uid that an owner's apps belong to and run as. */
   runUidOf: (ownerUid: number) => Promise<number>;

@@ -157,6 +157,7 @@ export class Apps implements AsyncDisposable {
       buildEnv,
       runtimes,
       runtimeOf,
+      runtimesOf: (app) => this.#runtimesOf(app),
       runnable,
       ports,
       runUidOf,
@@ -593,6 +594,12 @@ export class Apps implements AsyncDisposable {
     const runtime = this.#options.runtimes.get(name);
     if (runtime === undefined) throw new Error(`app ${app.id} needs the runtime ${name}`);
     return runtime;
+  }
+
+  #runtimesOf(app: AppRecord): readonly AppRuntime[] {
+    const swarm = this.#options.runtimes.get("swarm");
+    const mayBeOnSwarm = !isReadable(app) && (app.runtime === "docker" || app.runtime === "compose");
+    return mayBeOnSwarm && swarm !== undefined ? [swarm, this.#runtimeOf(app)] : [this.#runtimeOf(app)];
   }
 
   #runnable(app: NewApp): RunnableApp {

@@ -10,6 +10,7 @@ import type { Operation, Operations } from "./operations.ts";
 import type { PortHolders } from "./port-holders.ts";
 import { writeSettingsFiles } from "./settings-files.ts";
 import type { AppsContext } from "./apps-context.ts";
+import { isReadable } from "./unreadable-app.ts";
 
 interface SettleOptions {
   /** What is recorded of a failure; default: nothing. */
@@ -22,6 +23,7 @@ export class Lifecycle {
   readonly #registry: AppRegistry;
   readonly #operations: Operations;
   readonly #runtimeOf: (app: AppRecord) => AppRuntime;
+  readonly #runtimesOf: AppsContext["runtimesOf"];
   readonly #runnable: (app: AppRecord) => RunnableApp;
   readonly #identities: Identities;
   readonly #log: AppsContext["log"];
@@ -31,6 +33,7 @@ export class Lifecycle {
     this.#registry = options.registry;
     this.#operations = options.operations;
     this.#runtimeOf = options.runtimeOf;
+    this.#runtimesOf = options.runtimesOf;
     this.#runnable = options.runnable;
     this.#identities = options.identities;
     this.#log = options.log;
@@ -133,9 +136,9 @@ export class Lifecycle {
   async finishStop(operation: Operation): Promise<void> {
     const stopped: AppPatch = { state: "STOPPED", stateReason: "", failure: null };
     const stop = async (app: AppRecord): Promise<AppPatch> => {
-      await this.#runtimeOf(app).stop(this.#runnable(app));
+      for (const runtime of this.#runtimesOf(app)) await runtime.stop(this.#runnable(app));
       // Nothing can be changed within what cannot be read.
-      return app.unreadable === undefined ? stopped : {};
+      return isReadable(app) ? stopped : {};
     };
     // Why it did not start is nothing any more to those who have it stopped; what runs of it all the same is ended later.
     const afterError = ({ state, failure }: AppRecord): AppPatch =>

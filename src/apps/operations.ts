@@ -2,9 +2,23 @@
  * One operation per app at a time, across the daemon and every CLI that works in-process: a row of `operations` with a
  * unique app id is the lock, and the process that it names is the lease (decisions 25).
  */
-import type { AppOperationKind } from "../../gen/svc/v1/words.ts";
+import { AppOperationKinds, type AppOperationKind } from "../../gen/svc/v1/words.ts";
 import { SvcError, notFound } from "../errors.ts";
+import type { Log } from "../lib/log.ts";
 import { isExecutorAlive, type Executor } from "../store/executors.ts";
+import {
+  isFlag,
+  isInstant,
+  isText,
+  isWhole,
+  listOf,
+  maybe,
+  oneOf,
+  readDocument,
+  requireFields,
+  type Fields,
+} from "../store/row-document.ts";
+import { RowReader, type RowKind } from "../store/row-reader.ts";
 import { StoreConflict, type Statement, type Store } from "../store/store.ts";
 
 /** An operation under way. */
@@ -18,6 +32,8 @@ export interface Operation {
   readonly detail: OperationDetail;
   readonly executor: Executor;
   readonly startedAtMs: number;
+  /** What the row has where it cannot be read: kind and detail are made up then. */
+  readonly unreadable?: { readonly kind: string; readonly detail: string };
 }
 
 export interface OperationDetail {
@@ -67,16 +83,57 @@ export interface OperationRow {
   started_at: number;
 }
 
-export function operationOfRow(row: OperationRow): Operation {
-  return {
-    id: row.id,
-    appId: row.app_id,
-    kind: row.kind as AppOperationKind,
-    phase: row.phase,
-    detail: JSON.parse(row.detail) as OperationDetail,
-    executor: { bootId: row.boot_id, pid: row.pid, startTicks: row.start_ticks },
-    startedAtMs: row.started_at,
-  };
+const detailFields: Fields<OperationDetail> = {
+  runUid: maybe(isWhole),
+  ...{ lockOnly: maybe(isFlag), restart: maybe(isFlag), rolls: maybe(isFlag) },
+  ...{ sameName: maybe(isFlag), awaitsEngine: maybe(isFlag) },
+  ...{ trees: maybe(listOf(isText)), volumes: maybe(listOf(isText)) },
+  ...{ kept: maybe(listOf(isText)), frozen: maybe(listOf(isText)) },
+};
+
+const columns: Fields<Pick<OperationRow, "kind" | "started_at">> = {
+  kind: oneOf(AppOperationKinds),
+  started_at: isInstant,
+};
+
+export const operationRows: RowKind<OperationRow, Operation> = {
+  table: "operations",
+  nameOf: ({ app_id, kind }) => `what is under way with app "${app_id}" (${kind})`,
+  read: (row) => {
+    requireFields(row, columns);
+    return {
+      ...commonOf(row),
+      kind: row.kind as AppOperationKind,
+      detail: readDocument<OperationDetail>(row.detail, detailFields),
+      startedAtMs: row.started_at,
+    };
+  },
+};
+
+function commonOf(row: OperationRow) {
+  const executor = { bootId: row.boot_id, pid: row.pid, startTicks: row.start_ticks };
+  return { id: row.id, appId: row.app_id, phase: row.phase, executor };
+}
+
+/** Reads operations; of one that cannot be read is known who executes it, and nothing that could be gone by. */
+export class OperationReader {
+  readonly #reader: RowReader<OperationRow, Operation>;
+
+  constructor(log?: Pick<Log, "error">) {
+    this.#reader = new RowReader(operationRows, log);
+  }
+
+  read(row: OperationRow): Operation {
+    return (
+      this.#reader.read(row) ?? {
+        ...commonOf(row),
+        kind: "settings",
+        detail: {},
+        startedAtMs: isInstant(row.started_at) ? row.started_at : 0,
+        unreadable: { kind: row.kind, detail: row.detail },
+      }
+    );
+  }
 }
 
 export interface OperationsOptions {
@@ -98,6 +155,8 @@ export class Operations {
   readonly #recover: (operation: Operation) => Promise<void>;
   readonly #began: ((operation: Operation) => void) | undefined;
   readonly #ended: ((operation: Operation) => void) | undefined;
+  /** The registry says of them what cannot be read. */
+  readonly #reader = new OperationReader();
   /**
    * By id, the operations that this process really executes, and how each is canceled: a row of ours that is not among them
    * was left behind.
@@ -125,12 +184,12 @@ export class Operations {
 
   /** All operations that the store knows, live or left behind. */
   all(): Operation[] {
-    return this.#store.all<OperationRow>("SELECT * FROM operations").map(operationOfRow);
+    return this.#store.all<OperationRow>("SELECT * FROM operations").map((row) => this.#reader.read(row));
   }
 
   of(appId: string): Operation | undefined {
     const row = this.#store.get<OperationRow>("SELECT * FROM operations WHERE app_id = ?", appId);
-    return row === undefined ? undefined : operationOfRow(row);
+    return row === undefined ? undefined : this.#reader.read(row);
   }
 
   /**

@@ -7,7 +7,9 @@ import type { BackupHold, HoldPhase } from "./backup-hold.ts";
 import type { Remover } from "./removal.ts";
 import type { Restorer, RestorePhase } from "./restore.ts";
 import type { Upgrader } from "./upgrade.ts";
+import { patchApp, type AppRecord } from "./app-record.ts";
 import type { AppsContext } from "./apps-context.ts";
+import { isReadable } from "./unreadable-app.ts";
 import { SvcError } from "../errors.ts";
 import { mapBounded } from "../lib/map-bounded.ts";
 
@@ -113,7 +115,12 @@ export class Recovery {
       log.info({ appId, kind, phase }, "an operation was left behind; bringing the app to rest");
     }
     try {
-      if (needsManifest.has(kind) && registry.get(appId)?.unreadable !== undefined) {
+      const app = registry.get(appId);
+      if (operation.unreadable !== undefined) {
+        await this.#giveUp(operation, app, operation.unreadable);
+        return;
+      }
+      if (needsManifest.has(kind) && app !== undefined && !isReadable(app)) {
         await operations.end(operation);
         return;
       }
@@ -131,5 +138,18 @@ export class Recovery {
     } finally {
       operations.release(operation);
     }
+  }
+
+  /** How far it came and what it would have needed is not known: what it left stays, for its people to decide on. */
+  async #giveUp(operation: Operation, app: AppRecord | undefined, row: { kind: string }): Promise<void> {
+    const { operations, log } = this.#options;
+    const { appId, phase } = operation;
+    // The row goes with the operation.
+    log.error({ appId, phase, row }, "an operation that cannot be read is given up; its app stays as it is");
+    const stateReason = `what svc keeps of its last operation (${row.kind}) is damaged: see what is there, then start it, restore a backup, or remove it`;
+    await operations.end(
+      operation,
+      app === undefined ? [] : [patchApp(appId, { state: "FAILED", stateReason })],
+    );
   }
 }

@@ -5,6 +5,7 @@ import type { AppRuntime } from "../runtimes/runtime.ts";
 import { deleteApp, patchApp, type AppRecord } from "./app-record.ts";
 import type { Operation } from "./operations.ts";
 import type { AppsContext } from "./apps-context.ts";
+import { isReadable } from "./unreadable-app.ts";
 
 /** An engine that was killed or restarted is back within it; whoever asked for the removal waits no longer. */
 const defaultPatienceMs = 30_000;
@@ -31,7 +32,7 @@ export class Remover {
       appId: app.id,
       kind: "remove",
       phase: "stop",
-      detail: { runUid: app.unreadable === undefined ? app.runUid : await runUidOf(app.ownerUid) },
+      detail: { runUid: isReadable(app) ? app.runUid : await runUidOf(app.ownerUid) },
       statements: [patchApp(app.id, { desired: "stopped" })],
     });
     const deadlineMs = performance.now() + this.#patienceMs;
@@ -55,16 +56,18 @@ export class Remover {
    * under way, and is to be finished again.
    */
   async finish(operation: Operation): Promise<number> {
-    const { operations, identities, paths, registry, runtimeOf, runnable } = this.#options;
+    const { operations, identities, paths, registry, runtimeOf, runtimesOf, runnable } = this.#options;
     const id = operation.appId;
     const app = registry.get(id);
     try {
       if (app !== undefined && operation.detail.awaitsEngine === true) await this.#engineBack(operation, app);
       if (app !== undefined && operation.phase === "stop") {
-        await runtimeOf(app).stop(runnable(app));
+        for (const runtime of runtimesOf(app)) await runtime.stop(runnable(app));
         await operations.enter(operation, "delete");
       }
-      const freed = app === undefined ? 0 : await runtimeOf(app).remove(runnable(app));
+      let freed = 0;
+      if (app !== undefined)
+        for (const runtime of runtimesOf(app)) freed += await runtime.remove(runnable(app));
       const uid = operation.detail.runUid ?? app?.runUid ?? identities.selfUid;
       const tree = await (await identities.tree(paths.appDir(id), uid)).destroy();
       const run = await identities.removeOwnedDir(paths.appRunDir(id), uid);

@@ -2,28 +2,15 @@
  * An app whose row cannot be read: what is left of it stands in for it, so that it does not take the others away, and can be
  * seen, stopped and removed.
  */
-import { AppRuntimes, type AppRuntime } from "../../gen/svc/v1/words.ts";
+import type { AppRuntime } from "../../gen/svc/v1/words.ts";
 import { SvcError } from "../errors.ts";
 import type { Manifest, Runtime } from "../packages/manifest.ts";
+import { damaged, isInstant } from "../store/row-document.ts";
 import { nothingAccepted } from "./acknowledgement.ts";
-import { recordOfRow, type AppRecord, type AppRow } from "./app-record.ts";
-
-/** The app of a row, or what stands in for it. */
-export function readApp(row: AppRow): AppRecord {
-  let problem: string | undefined;
-  try {
-    const app = recordOfRow(row);
-    problem = shapeProblem(app);
-    if (problem === undefined) return app;
-  } catch (error) {
-    if (!(error instanceof SyntaxError)) throw error;
-    problem = error.message;
-  }
-  return standIn(row, problem);
-}
+import { isRuntime, type AppRecord, type AppRow } from "./app-record.ts";
 
 export function isReadable({ unreadable }: AppRecord): boolean {
-  return unreadable === undefined;
+  return unreadable !== true;
 }
 
 /** @throws SvcError `store_damaged` for what cannot be done with an app of which only its row's columns are known */
@@ -32,62 +19,13 @@ export function requireReadable(app: AppRecord): void {
 }
 
 /** What its people can do; what is wrong with the row is for the log. */
-const reason =
-  "what svc keeps of it is damaged: restore a backup of it as a new app, then remove it; until then it can only be stopped";
+const reason = `${damaged}: restore a backup of it as a new app, then remove it; until then it can only be stopped`;
 
-/** What everybody relies on who looks at an app. What a manifest says in detail was checked when it was written. */
-function shapeProblem({
-  runtime,
-  runUid,
-  version,
-  origin,
-  manifest,
-  settings,
-}: AppRecord): string | undefined {
-  const parts: Record<string, boolean> = {
-    runtime: isRuntime(runtime),
-    runUid: Number.isInteger(runUid),
-    version: typeof version === "string",
-    origin: isObject(origin) && typeof origin.url === "string",
-    settings: isObject(settings),
-    manifest: isObject(manifest) && isWholeManifest(manifest),
-  };
-  const missing = Object.keys(parts).filter((name) => parts[name] !== true);
-  return missing.length === 0 ? undefined : `it has no right ${missing.join(", ")}`;
-}
-
-function isWholeManifest({
-  id,
-  runtime,
-  ports,
-  volumes,
-  stop,
-  restart,
-  limits,
-  permissions,
-}: Manifest): boolean {
-  return (
-    typeof id === "string" &&
-    isObject(runtime) &&
-    isRuntime(runtime.kind) &&
-    [ports, volumes, permissions].every((list) => Array.isArray(list)) &&
-    [stop, restart, limits].every(isObject)
-  );
-}
-
-/** Whatever the types say: it comes from a row that may be damaged. */
-function isObject(value: unknown): value is object {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
-}
-
-function isRuntime(word: string): word is AppRuntime {
-  return (AppRuntimes as readonly string[]).includes(word);
-}
-
-function standIn(row: AppRow, problem: string): AppRecord {
-  const runtime = isRuntime(row.runtime) ? row.runtime : "process";
+export function standInOf(row: AppRow): AppRecord {
+  const runtime = isRuntime(row.runtime) ? (row.runtime as AppRuntime) : "process";
+  const createdAtMs = isInstant(row.created_at) ? row.created_at : 0;
   return {
-    unreadable: problem,
+    unreadable: true,
     id: row.id,
     ownerUid: row.owner_uid,
     runUid: row.owner_uid,
@@ -105,8 +43,7 @@ function standIn(row: AppRow, problem: string): AppRecord {
     failure: null,
     accepted: nothingAccepted,
     placement: null,
-    createdAtMs: row.created_at,
-    changedAtMs: row.created_at,
+    ...{ createdAtMs, changedAtMs: createdAtMs },
     rowVersion: row.updated_at,
   };
 }

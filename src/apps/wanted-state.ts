@@ -14,6 +14,7 @@ import type { AppRecord } from "./app-record.ts";
 import type { AppsContext } from "./apps-context.ts";
 import { DueStarts } from "./due-starts.ts";
 import type { Operation } from "./operations.ts";
+import { isReadable } from "./unreadable-app.ts";
 
 export interface WantedStateOptions extends Pick<AppsContext, "registry" | "runtimes" | "runtimeOf" | "log"> {
   lifecycle: Pick<Lifecycle, "bringUp" | "bringDown">;
@@ -123,7 +124,7 @@ export class WantedState implements AsyncDisposable {
     const { registry, runtimeOf, lifecycle, log } = this.#options;
     const app = registry.get(id);
     if (this.#hasEnded || this.#starts.has(id)) return;
-    const isWanted = app?.desired === "running" && app.unreadable === undefined;
+    const isWanted = app?.desired === "running" && isReadable(app);
     if (!isWanted || isUp(runtimeOf(app).status(id)?.state)) {
       this.#due.forget(id);
       return;

@@ -140,7 +140,7 @@ export class BackupMaker {
     const places = request.storages.map((storage) => this.#options.storages.find(storage));
     const isKeptHere = (isSealed: boolean): boolean =>
       places.some(
-        ({ location, recipients }) => location.kind === "local" && recipients.length > 0 === isSealed,
+        ({ location, recipients }) => location?.kind === "local" && recipients.length > 0 === isSealed,
       );
     await using file = await spool.create({ room, isKept: isKeptHere(false) });
     await using forms = new EncryptedForms({ archive: file, spool, age, isKept: isKeptHere(true) });

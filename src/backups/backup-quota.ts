@@ -28,7 +28,7 @@ export class BackupQuota {
     const bounded =
       uid === undefined || this.#options.maxBytesPerUser === 0
         ? []
-        : storages.filter((name) => this.#options.storages.find(name).location.kind === "local");
+        : storages.filter((name) => this.#options.storages.find(name).location?.kind === "local");
     const room = new BackupRoom(
       bounded.map((storage) => [storage, this.#enter(uid ?? 0, storage)]),
       bounded.length === storages.length,

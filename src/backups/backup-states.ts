@@ -8,6 +8,24 @@ import type { Clock } from "../lib/clock.ts";
 import { nextFiring } from "../scheduler/trigger/next-firing.ts";
 import { TriggerParser, triggerProblem, type Trigger } from "../scheduler/trigger/trigger.ts";
 import type { Zones } from "../scheduler/trigger/zone.ts";
+import type { Log } from "../lib/log.ts";
+import {
+  damaged,
+  isCount,
+  isFlag,
+  isInstant,
+  isText,
+  listOf,
+  maybe,
+  oneOf,
+  orNull,
+  readDocument,
+  readJson,
+  requireFields,
+  UnreadableRow,
+  type Fields,
+} from "../store/row-document.ts";
+import { RowReader, type RowKind } from "../store/row-reader.ts";
 import type { Store } from "../store/store.ts";
 import { catchUpMs, packagePolicy, type BackupPolicySpec } from "./policy.ts";
 
@@ -39,9 +57,63 @@ interface PolicyRow {
   tried_at: number | null;
 }
 
+/** What a row says. */
+interface KeptPolicy extends Omit<PolicyRow, "policy" | "last_storages"> {
+  /** Undefined: the package's. */
+  readonly spec: BackupPolicySpec | undefined;
+  readonly storages: readonly string[];
+  /** It could not be read: nothing is known of it. */
+  readonly unreadable?: true;
+}
+
+/** Some were stored before anything was made up for. */
+type PolicyDocument = Omit<BackupPolicySpec, "catchUp"> & Partial<Pick<BackupPolicySpec, "catchUp">>;
+
+const documentFields: Fields<PolicyDocument> = {
+  trigger: (value) => value === "" || (isText(value) && triggerProblem(value as string) === undefined),
+  storages: listOf(isText),
+  mode: oneOf(["live", "pause", "stop"]),
+  verify: isFlag,
+  catchUp: maybe(oneOf(["none", "latest"])),
+  ...{
+    keep: maybe(isCount),
+    keepDaily: maybe(isCount),
+    keepWeekly: maybe(isCount),
+    keepMonthly: maybe(isCount),
+  },
+};
+
+const columns: Fields<Omit<PolicyRow, "app_id" | "policy" | "last_storages" | "last_error">> = {
+  ...{ set_at: orNull(isInstant), last_backup_at: orNull(isInstant) },
+  ...{ last_restored_at: orNull(isInstant), tried_at: orNull(isInstant) },
+};
+
+export const policyRows: RowKind<PolicyRow, KeptPolicy> = {
+  table: "backup_policies",
+  nameOf: ({ app_id }) => `the backup policy of app "${app_id}"`,
+  read: (row) => {
+    requireFields(row, columns);
+    const storages = readJson(row.last_storages ?? "[]");
+    if (!listOf(isText)(storages)) throw new UnreadableRow("it has no right last_storages");
+    const document =
+      row.policy === null ? undefined : readDocument<PolicyDocument>(row.policy, documentFields);
+    const spec = document && { ...document, catchUp: document.catchUp ?? "none" };
+    return { ...row, spec, storages: storages as string[] };
+  },
+};
+
+/** In the place of a policy that cannot be read: nothing is backed up by itself. */
+const standIn = {
+  spec: { trigger: "", storages: [], mode: "live", verify: false, catchUp: "none" },
+  storages: [],
+  ...{ set_at: null, last_backup_at: null, last_restored_at: null, tried_at: null },
+  last_error: `${damaged}: set it again; until then nothing is backed up by itself`,
+  unreadable: true,
+} satisfies Omit<KeptPolicy, "app_id">;
+
 interface Known {
   readonly app: AppRecord;
-  readonly row: PolicyRow | undefined;
+  readonly row: KeptPolicy | undefined;
   readonly policy: AppPolicy;
   readonly state: BackupState | undefined;
   /** When the first backup falls due, or fell, that is not made; never where none is made by itself. */
@@ -55,14 +127,16 @@ export interface BackupStatesOptions {
   store: Pick<Store, "all" | "onChange">;
   zones: Zones;
   clock: Pick<Clock, "nowMs">;
+  log?: Pick<Log, "error">;
 }
 
 export class BackupStates implements Disposable {
   readonly #options: BackupStatesOptions;
   readonly #subscription: Disposable;
+  readonly #reader: RowReader<PolicyRow, KeptPolicy>;
   readonly #parser = new TriggerParser();
   readonly #known = new Map<string, Known>();
-  #rows = new Map<string, PolicyRow>();
+  #rows = new Map<string, KeptPolicy>();
   #rowsText = "";
   #isOld = true;
   /** The first instant at which one becomes overdue that was looked at. */
@@ -71,6 +145,7 @@ export class BackupStates implements Disposable {
 
   constructor(options: BackupStatesOptions) {
     this.#options = options;
+    this.#reader = new RowReader(policyRows, options.log);
     this.#subscription = options.store.onChange(() => (this.#isOld = true));
   }
 
@@ -129,7 +204,9 @@ export class BackupStates implements Disposable {
       const text = JSON.stringify(rows);
       if (text !== this.#rowsText) {
         this.#rowsText = text;
-        this.#rows = new Map(rows.map((row) => [row.app_id, row]));
+        this.#rows = new Map(
+          rows.map((row) => [row.app_id, this.#reader.read(row) ?? { ...standIn, app_id: row.app_id }]),
+        );
         this.#revision++;
       }
     }
@@ -156,18 +233,20 @@ export class BackupStates implements Disposable {
     return known;
   }
 
-  #judge(app: AppRecord, row: PolicyRow | undefined, before: Known | undefined): Known {
+  #judge(app: AppRecord, row: KeptPolicy | undefined, before: Known | undefined): Known {
     const { zones, clock } = this.#options;
     const policy = this.#policy(app, row);
     const due = policy.trigger && nextFiring(policy.trigger, zones.local(), lastOf(app, row));
-    const dueAtMs = due?.unixMs ?? Number.POSITIVE_INFINITY;
+    // Nobody should take it for backed up.
+    const dueAtMs = row?.unreadable === true ? 0 : (due?.unixMs ?? Number.POSITIVE_INFINITY);
     const state: BackupState = {
       lastBackupAtMs: row?.last_backup_at ?? undefined,
-      storages: JSON.parse(row?.last_storages ?? "[]") as string[],
+      storages: row?.storages ?? [],
       lastProvenAtMs: row?.last_restored_at ?? undefined,
       overdue: clock.nowMs() >= overdueAtMs({ dueAtMs }),
     };
     const isWorthIt =
+      row?.unreadable === true ||
       state.lastBackupAtMs !== undefined ||
       state.lastProvenAtMs !== undefined ||
       policy.trigger !== undefined;
@@ -175,9 +254,9 @@ export class BackupStates implements Disposable {
     return { app, row, policy, dueAtMs, state: isWorthIt ? shown : undefined };
   }
 
-  #policy({ manifest }: AppRecord, row: PolicyRow | undefined): AppPolicy {
-    const isPackages = (row?.policy ?? null) === null;
-    const spec = isPackages ? packagePolicy(manifest) : specOf(row?.policy ?? "");
+  #policy({ manifest }: AppRecord, row: KeptPolicy | undefined): AppPolicy {
+    const isPackages = row?.spec === undefined;
+    const spec = row?.spec ?? packagePolicy(manifest);
     // A package may say what is no trigger; nothing happens by itself then.
     const isTrigger = spec.trigger !== "" && triggerProblem(spec.trigger) === undefined;
     return {
@@ -195,14 +274,8 @@ function overdueAtMs({ dueAtMs }: Pick<Known, "dueAtMs">): number {
 }
 
 /** Since when a policy waits for its next backup. */
-function lastOf(app: AppRecord, row: PolicyRow | undefined): number {
+function lastOf(app: AppRecord, row: KeptPolicy | undefined): number {
   return Math.max(row?.last_backup_at ?? 0, row?.set_at ?? app.createdAtMs);
-}
-
-/** Some were stored before anything was made up for. */
-function specOf(policy: string): BackupPolicySpec {
-  const spec = JSON.parse(policy) as Omit<BackupPolicySpec, "catchUp"> & Partial<BackupPolicySpec>;
-  return { ...spec, catchUp: spec.catchUp ?? "none" };
 }
 
 const maxKnown = 10_000;

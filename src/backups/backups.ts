@@ -115,7 +115,7 @@ export interface BackupsOptions {
   maxBytesPerUser: number;
   userName: (uid: number) => Promise<string>;
   now: () => number;
-  log: Pick<Log, "info" | "warn">;
+  log: Pick<Log, "info" | "warn" | "error">;
   /** Hears what became of each backup. */
   onEnd: (end: BackupEnd) => void;
   /** The scheduled jobs that name a storage. */
@@ -141,10 +141,10 @@ export class Backups {
   readonly #trialDir: string;
 
   constructor(options: BackupsOptions) {
-    const { store, dir, executor, selfUid, age, s3, now } = options;
+    const { store, dir, executor, selfUid, age, s3, now, log } = options;
     this.#options = options;
-    const storages = new StorageList({ store, dir: join(dir, "backups"), selfUid, age, s3, now });
-    const catalogue = new Catalogue(store, executor, now, () => options.states.invalidate());
+    const storages = new StorageList({ store, dir: join(dir, "backups"), selfUid, age, s3, now, log });
+    const catalogue = new Catalogue(store, executor, now, () => options.states.invalidate(), log);
     this.storages = storages;
     this.#catalogue = catalogue;
     this.#spool = new Spool(join(dir, "spool"), executor);

@@ -1,5 +1,7 @@
 /** What this store knows of the archives it has made, and of those that were verified or restored. */
-import type { Executor } from "../store/executors.ts";
+import type { Log } from "../lib/log.ts";
+import { readExecutor, type Executor } from "../store/executors.ts";
+import { RowReader, type RowKind } from "../store/row-reader.ts";
 import type { Store, Statement } from "../store/store.ts";
 
 export interface CataloguedArchive {
@@ -38,27 +40,42 @@ export interface AnnouncedArchive extends ArchiveRef {
   executor: Executor | undefined;
 }
 
+export const announcedRows: RowKind<AnnouncedRow, AnnouncedArchive> = {
+  table: "backup_archives",
+  nameOf: ({ storage, name }) => `the upload of archive "${name}" to storage "${storage}"`,
+  read: ({ storage, name, app_id, executor }) => ({
+    ...{ storage, name, appId: app_id },
+    executor: executor === null ? undefined : readExecutor(executor),
+  }),
+};
+
 export class Catalogue {
   readonly #store: Store;
   readonly #executor: Executor;
   readonly #now: () => number;
   readonly #onWrite: () => void;
+  readonly #announced: RowReader<AnnouncedRow, AnnouncedArchive>;
 
   /** @param onWrite called when something is another than before */
-  constructor(store: Store, executor: Executor, now: () => number, onWrite: () => void) {
+  constructor(
+    store: Store,
+    executor: Executor,
+    now: () => number,
+    onWrite: () => void,
+    log?: Pick<Log, "error">,
+  ) {
+    this.#announced = new RowReader(announcedRows, log);
     this.#store = store;
     this.#executor = executor;
     this.#now = now;
     this.#onWrite = onWrite;
   }
 
+  /** But for those of which cannot be read who uploads them: that may go on. */
   announced(): AnnouncedArchive[] {
     return this.#store
       .all<AnnouncedRow>("SELECT storage, name, app_id, executor FROM backup_archives WHERE is_whole = 0")
-      .map(({ storage, name, app_id, executor }) => ({
-        ...{ storage, name, appId: app_id },
-        executor: executor === null ? undefined : (JSON.parse(executor) as Executor),
-      }));
+      .flatMap((row) => this.#announced.read(row) ?? []);
   }
 
   /** Of one app or of all, by storage and name. */

@@ -46,7 +46,7 @@ export async function uploadArchive(
 ): Promise<StoredArchive> {
   const place = storages.open(storage);
   using room = await quota.open(caller.root ? undefined : caller.uid, [storage]);
-  const isKept = storages.find(storage).location.kind === "local";
+  const isKept = storages.find(storage).location?.kind === "local";
   await using file = await spool.create({ room, isKept });
   for await (const piece of bytes) await file.append(piece);
   await file.end();

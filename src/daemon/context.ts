@@ -249,7 +249,7 @@ async function buildContext(options: ContextOptions): Promise<DaemonContext> {
     }),
   );
   const zones = new Zones();
-  const backupStates = resources.use(new BackupStates({ store, zones, clock }));
+  const backupStates = resources.use(new BackupStates({ store, zones, clock, log }));
   const found = new FoundUpdates();
   const apps = resources.use(
     new Apps({
@@ -339,7 +339,7 @@ async function buildContext(options: ContextOptions): Promise<DaemonContext> {
     ownFiles: [config.tokenFile],
     storeDir: config.store.dir,
   });
-  const jobs = resources.use(new JobRegistry(store));
+  const jobs = resources.use(new JobRegistry(store, log));
   const runs = resources.use(new RunLog({ store, executor, now, log, onOwn: events.onRun }));
   const owners = new JobOwners({ selfUid, lookUp: async (uid) => (await users.byUid(uid)).name });
   // After the apps and the store, which its runs need until they have ended.

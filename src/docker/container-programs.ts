@@ -6,7 +6,8 @@ import type { Exec } from "dockerode";
 import { SvcError } from "../errors.ts";
 import { createProcessOpener } from "../host/pidfd.ts";
 import type { Log } from "../lib/log.ts";
-import { isExecutorAlive, type Executor } from "../store/executors.ts";
+import { isExecutorAlive, readExecutor, type Executor } from "../store/executors.ts";
+import { RowReader, type RowKind } from "../store/row-reader.ts";
 import type { Store } from "../store/store.ts";
 import type { DockerEngine } from "./engine.ts";
 import type { EngineEvents } from "./events.ts";
@@ -16,7 +17,7 @@ export interface ContainerProgramsOptions {
   readonly events: Pick<EngineEvents, "listen">;
   readonly store: Pick<Store, "all" | "write">;
   readonly executor: Executor;
-  readonly log: Pick<Log, "warn">;
+  readonly log: Pick<Log, "warn" | "error">;
 }
 
 interface ProgramRow {
@@ -24,6 +25,12 @@ interface ProgramRow {
   container_id: string;
   executor: string;
 }
+
+export const programRows: RowKind<ProgramRow, Executor> = {
+  table: "container_programs",
+  nameOf: ({ exec_id, container_id }) => `program ${exec_id} in container ${container_id}`,
+  read: ({ executor }) => readExecutor(executor),
+};
 
 /** The engine says yes before it starts a program: until it has, some 6 s, in milliseconds between two looks. */
 const untilStarted = [20, 80, 200, 400, 800, 1500, 3000];
@@ -35,11 +42,13 @@ const { SIGHUP, SIGCONT, SIGKILL } = constants.signals;
 /** Those of a process that was killed are ended by the next, once it knows the engine. */
 export class ContainerPrograms implements AsyncDisposable {
   readonly #options: ContainerProgramsOptions;
+  readonly #reader: RowReader<ProgramRow, Executor>;
   readonly #listening: Disposable;
   #sweeping: Promise<void> | undefined;
 
   constructor(options: ContainerProgramsOptions) {
     this.#options = options;
+    this.#reader = new RowReader(programRows, options.log);
     this.#listening = options.events.listen({
       onConnect: () => {
         this.#sweeping ??= this.#sweep().finally(() => (this.#sweeping = undefined));
@@ -110,7 +119,8 @@ export class ContainerPrograms implements AsyncDisposable {
     const { store, log } = this.#options;
     try {
       for (const row of store.all<ProgramRow>("SELECT * FROM container_programs")) {
-        if (await isExecutorAlive(JSON.parse(row.executor) as Executor)) continue;
+        const executor = this.#reader.read(row);
+        if (executor === undefined || (await isExecutorAlive(executor))) continue;
         await this.end(row.exec_id, row.container_id);
       }
     } catch (error) {

@@ -1,12 +1,17 @@
 /** What the daemon keeps: whether only it can change that, and whether it is whole. */
+import { existsSync } from "node:fs";
 import { lstat } from "node:fs/promises";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { inspectDatabase } from "../store/inspection.ts";
 import { migrations } from "../store/migrations.ts";
-import { ok, problem, warning, type Check } from "./finding.ts";
+import { storeFiles } from "../store/store-files.ts";
+import { unreadableRows } from "../daemon/stored-rows.ts";
+import { ok, problem, warning, type Check, type Finding } from "./finding.ts";
 
 /** Of a larger one only the head is read. */
 const maxBytes = 512 * 1024 ** 2;
+/** Of what cannot be read. */
+const maxNamed = 8;
 
 export const checkPermissions: Check = async ({ config, uid }) => {
   const wrong: string[] = [];
@@ -44,6 +49,23 @@ export const checkStore: Check = ({ config }) => {
     case "sound":
       return found.version < migrations.length
         ? warning(`${path} is sound and of an older svc: the next start of the daemon brings it up to date`)
-        : ok(`${path} is sound`);
+        : namedRows(path);
   }
 };
+
+/** A row that cannot be read takes away nothing but what it is of, which says so where it is listed. */
+function namedRows(path: string): Finding {
+  const names: string[] = [];
+  let more = 0;
+  for (const name of unreadableRows(path)) {
+    if (names.length < maxNamed) names.push(name);
+    else more += 1;
+  }
+  if (names.length === 0) return ok(`${path} is sound`);
+  const others = more === 0 ? "" : ` and ${more} more`;
+  const { wholeSnapshot } = storeFiles(dirname(path));
+  const copy = existsSync(wholeSnapshot) ? `; what they were is in ${wholeSnapshot}` : "";
+  return problem(
+    `${path} has what cannot be read of ${names.join(", ")}${others}: write it again, or remove it${copy}`,
+  );
+}

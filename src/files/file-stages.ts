@@ -6,7 +6,9 @@ import type { Identities } from "../identity/identities.ts";
 import type { Stage, StageRecord } from "../identity/host-work.ts";
 import { SvcError } from "../errors.ts";
 import type { Log } from "../lib/log.ts";
-import { isExecutorAlive, type Executor } from "../store/executors.ts";
+import { isExecutorAlive, readExecutor, type Executor } from "../store/executors.ts";
+import { isText, listOf, readJson, UnreadableRow } from "../store/row-document.ts";
+import { RowReader, type RowKind } from "../store/row-reader.ts";
 import type { Store } from "../store/store.ts";
 
 interface StageRow {
@@ -16,19 +18,31 @@ interface StageRow {
   executor: string;
 }
 
+export const stageRows: RowKind<StageRow, Stage & { executor: Executor }> = {
+  table: "file_stages",
+  nameOf: ({ name, uid }) => `the work of uid ${uid} on files ("${name}")`,
+  read: ({ name, uid, beside, executor }) => {
+    const paths = readJson(beside);
+    if (!listOf(isText)(paths)) throw new UnreadableRow("it has no right beside");
+    return { name, uid, beside: paths as string[], executor: readExecutor(executor) };
+  },
+};
+
 export interface FileStagesOptions {
   store: Store;
   executor: Executor;
   identities: Identities;
-  log: Pick<Log, "warn">;
+  log: Pick<Log, "warn" | "error">;
 }
 
 export class FileStages implements StageRecord, AsyncDisposable {
   readonly #options: FileStagesOptions;
+  readonly #reader: RowReader<StageRow, Stage & { executor: Executor }>;
   #sweeping: Promise<void> | undefined;
 
   constructor(options: FileStagesOptions) {
     this.#options = options;
+    this.#reader = new RowReader(stageRows, options.log);
   }
 
   /** Removes, behind everything else, what processes left that have ended. */
@@ -61,11 +75,13 @@ export class FileStages implements StageRecord, AsyncDisposable {
 
   async #sweep(): Promise<void> {
     const { store, identities, log } = this.#options;
-    for (const { name, uid, beside, executor } of store.all<StageRow>("SELECT * FROM file_stages")) {
-      if (await isExecutorAlive(JSON.parse(executor) as Executor)) continue;
+    for (const row of store.all<StageRow>("SELECT * FROM file_stages")) {
+      const stage = this.#reader.read(row);
+      if (stage === undefined || (await isExecutorAlive(stage.executor))) continue;
+      const { name, uid, beside } = stage;
       try {
         const hands = await identities.hostFiles(uid);
-        await hands.discard({ name, uid, beside: JSON.parse(beside) as string[] });
+        await hands.discard({ name, uid, beside });
       } catch (error) {
         // Neither a user who is gone nor a disk that is not there comes back by asking again at every start.
         log.warn({ uid, beside, err: error }, "what was left of work on files was not removed");

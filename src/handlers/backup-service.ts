@@ -21,7 +21,7 @@ import type { BackupPolicySpec } from "../backups/policy.ts";
 import type { BackupOutcome } from "../backups/backup-maker.ts";
 import type { Backups, OpenableRef, RestoreOutcome, VerifyOutcome } from "../backups/backups.ts";
 import type { ArchiveRef } from "../backups/catalogue.ts";
-import type { StorageEntry } from "../backups/storages/storage-list.ts";
+import { storageProblem, type StorageEntry } from "../backups/storages/storage-list.ts";
 import { decodePageToken, encodePageToken } from "../apps/page-token.ts";
 import { invalidField } from "../errors.ts";
 import type { ArchivedEntry } from "../identity/identity.ts";
@@ -324,6 +324,7 @@ function storageMessage(
     ...(maxBytesPerSec !== undefined && { maxBytesPerSec: BigInt(maxBytesPerSec) }),
     recipients: isRoot ? [...recipients] : [],
   };
+  if (location === undefined) return { ...shown, problem: storageProblem };
   if (location.kind === "local") {
     return { ...shown, location: { case: "local", value: { dir: isRoot ? location.dir : "" } } };
   }

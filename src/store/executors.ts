@@ -4,10 +4,18 @@
  */
 import { readBootId } from "../lib/boot-id.ts";
 import { readProcessIdentity, type ProcessIdentity } from "../lib/process-identity.ts";
+import { isText, isWhole, readDocument, type Fields } from "./row-document.ts";
 
 /** A process in one boot of the host: what `operations` and `runs` keep in `boot_id`, `pid` and `start_ticks`. */
 export interface Executor extends ProcessIdentity {
   bootId: string;
+}
+
+const fields: Fields<Executor> = { bootId: isText, pid: isWhole, startTicks: isWhole };
+
+/** An executor that a row keeps as JSON. @throws UnreadableRow */
+export function readExecutor(text: string): Executor {
+  return readDocument<Executor>(text, fields);
 }
 
 /** This process as an executor. */

@@ -372,4 +372,14 @@ export const migrations: readonly string[] = [
     WHERE document ->> '$.action.app' = OLD.id;
   END;
   `,
+  `
+  -- A document that is no JSON made each removal of an app fail.
+  DROP TRIGGER app_removed_from_jobs;
+  CREATE TRIGGER app_removed_from_jobs AFTER DELETE ON apps WHEN OLD.state <> 'INSTALLING' BEGIN
+    UPDATE jobs SET owner_name = owner_name,
+                    document = json_set(document, '$.enabled', json('false'), '$.lostApp', OLD.id),
+                    revision = (SELECT coalesce(max(revision), 0) + 1 FROM job_changes)
+    WHERE CASE WHEN json_valid(document) THEN document ->> '$.action.app' = OLD.id END;
+  END;
+  `,
 ];

@@ -21,7 +21,7 @@ export interface PrimaryTokenOptions {
   readonly selfUid: number;
   readonly store: Store;
   readonly clock: Clock;
-  readonly log: Pick<Log, "info" | "warn">;
+  readonly log: Pick<Log, "info" | "warn" | "error">;
   /** Another token has become the primary one; the other is replaced, and good for its grace. */
   readonly onRotated: () => void;
   /** A token that was the primary one is no longer good. */
@@ -53,7 +53,7 @@ export class PrimaryToken implements Disposable {
 
   constructor(options: PrimaryTokenOptions) {
     this.#options = options;
-    this.#record = new RotationRecord(options.store);
+    this.#record = new RotationRecord(options.store, options.log);
     this.#subscription = options.store.onChange(() => this.#follow());
   }
 

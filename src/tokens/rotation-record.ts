@@ -4,6 +4,9 @@
  * So the rename of that file is the one switch of a rotation, and a crash on either side of it leaves one whole state.
  */
 import { SvcError } from "../errors.ts";
+import type { Log } from "../lib/log.ts";
+import { isInstant, isText, listOf, objectOf, readJson, UnreadableRow } from "../store/row-document.ts";
+import { RowReader, type RowKind } from "../store/row-reader.ts";
 import { StoreConflict, type Store } from "../store/store.ts";
 
 /** The grace of one rotation. Digests are SHA-256 in hex. */
@@ -16,16 +19,38 @@ export interface RotationWindow {
   readonly untilMs: number;
 }
 
+interface WindowsRow {
+  key: string;
+  value: string;
+}
+
+const isWindows = listOf(
+  objectOf<RotationWindow>({ primary: isDigest, replaced: isDigest, untilMs: isInstant }),
+);
+
 const key = "token_rotation";
 const noWindows = "[]";
 
+export const windowRows: RowKind<WindowsRow, RotationWindow[]> = {
+  table: "meta",
+  where: `key = '${key}'`,
+  nameOf: () => "the rotation of the primary token",
+  read: ({ value }) => {
+    const windows = readJson(value);
+    if (!isWindows(windows)) throw new UnreadableRow("it is no list of windows");
+    return windows as RotationWindow[];
+  },
+};
+
 export class RotationRecord {
   readonly #store: Store;
+  readonly #reader: RowReader<WindowsRow, RotationWindow[]>;
   /** What this process last read or wrote. */
   #text: string;
 
-  constructor(store: Store) {
+  constructor(store: Store, log?: Pick<Log, "error">) {
     this.#store = store;
+    this.#reader = new RowReader(windowRows, log);
     this.#text = this.#read();
   }
 
@@ -34,10 +59,10 @@ export class RotationRecord {
     return this.#read() !== this.#text;
   }
 
-  /** The windows that are recorded now. */
+  /** The windows that are recorded now: none where the record cannot be read, so that no replaced token stays good by it. */
   load(): RotationWindow[] {
     this.#text = this.#read();
-    return JSON.parse(this.#text) as RotationWindow[];
+    return this.#reader.read({ key, value: this.#text }) ?? [];
   }
 
   /**
@@ -66,4 +91,8 @@ export class RotationRecord {
       this.#store.get<{ value: string }>("SELECT value FROM meta WHERE key = ?", key)?.value ?? noWindows
     );
   }
+}
+
+function isDigest(value: unknown): boolean {
+  return isText(value) && /^[0-9a-f]{64}$/.test(value as string);
 }

@@ -20,7 +20,7 @@ export interface TokenAuthorityOptions {
   readonly selfUid: number;
   readonly store: Store;
   readonly clock: Clock;
-  readonly log: Pick<Log, "info" | "warn">;
+  readonly log: Pick<Log, "info" | "warn" | "error">;
 }
 
 export interface TokensStatus {

@@ -52,6 +52,7 @@ async function leftOf(name: string, isLeaving: boolean, error: SvcError): Promis
   const context = {
     ...{ store, registry, operations, log: { warn: () => undefined } },
     runtimeOf: () => runtime,
+    runtimesOf: () => [runtime],
     runnable: (app: AppRecord) => app,
     ports: { requireFree: () => Promise.resolve() },
   } as unknown as AppsContext;
@@ -82,6 +83,7 @@ test("a removal whose engine does not come back is left under way, and nobody wa
   const context = {
     ...{ store, registry, operations },
     runtimeOf: () => runtime,
+    runtimesOf: () => [runtime],
     runnable: (app: AppRecord) => app,
   } as unknown as AppsContext;
   const error = await new Remover(context, 0).remove(registry.get("web")!).catch((reason: unknown) => reason);

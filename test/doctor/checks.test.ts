@@ -169,6 +169,7 @@ test("a store of an older svc, and one of this", async (t) => {
   const ready = await place(t);
   const at = async (version: number): Promise<string> => {
     const database = new DatabaseSync(join(ready.dir, "store/svc.db"));
+    if (version === migrations.length) database.exec(migrations.join(""));
     database.exec(`PRAGMA application_id = 0x73766301; PRAGMA user_version = ${version}`);
     database.close();
     return said(await checkStore(ready));

@@ -15,10 +15,24 @@ import { freePort, writePackage } from "../support/packages.ts";
 const emptyDaemon = sharedDaemon();
 
 /** Writes what the daemon would not. */
-function damage({ storeDir }: TestDaemon, id: string, column: string, value: string): void {
+function damage({ storeDir }: TestDaemon, id: string, column: string, value: string | number): void {
   using database = new DatabaseSync(join(storeDir, "svc.db"), { timeout: 5_000 });
   database.exec("PRAGMA ignore_check_constraints = ON");
-  database.prepare(`UPDATE apps SET ${column} = ?, updated_at = updated_at + 1 WHERE id = ?`).run(value, id);
+  const bound = typeof value === "number" ? BigInt(value) : value;
+  database.prepare(`UPDATE apps SET ${column} = ?, updated_at = updated_at + 1 WHERE id = ?`).run(bound, id);
+}
+
+/** An app's, but for what its manifest says. */
+function wholeRecord(manifest: object): string {
+  const stop = { signal: "SIGTERM", graceMs: 1 };
+  const restart = { policy: "never", delayMs: 1, maxDelayMs: 1, maxAttempts: 0, resetAfterMs: 1 };
+  const whole = {
+    ...{ id: "p", name: "p", version: "1", summary: "", homepage: "", runtime: { kind: "process" } },
+    ...{ ports: [], volumes: [], stop, restart, limits: {}, permissions: [] },
+  };
+  const origin = { kind: "directory", url: "/x", source: "", branch: "", tag: "", commit: "" };
+  const document = { runUid: 0, origin, version: "1", changedAtMs: 1, failure: null };
+  return JSON.stringify({ ...document, manifest: { ...whole, ...manifest } });
 }
 
 /** The app's answer, or undefined while nobody listens. */
@@ -52,6 +66,9 @@ for (const [what, column, value] of [
     '{"runUid":0,"version":"1","origin":{"url":""},"manifest":{}}',
   ],
   ["names a runtime that there is not", "runtime", "pr0cess"],
+  ["has a port that is none", "record", wholeRecord({ ports: [null] })],
+  ["has a time that there is not", "created_at", 2 ** 60],
+  ["is in a state that there is not", "state", "ASLEEP"],
   ["has settings that are none", "settings", "[1"],
 ] as const) {
   test(`an app whose row ${what} is shown as failed beside the others, and can be removed`, async (t) => {
@@ -85,7 +102,7 @@ for (const [what, column, value] of [
     t.deepEqual(seen(await apps.listApps({})), ["web RUNNING"]);
     // However often it was read.
     const log = daemon.log().slice(before);
-    t.is(log.split("what is kept of an app cannot be read").length, 2, log);
+    t.is(log.split('what is kept of app \\"web-2\\" cannot be read').length, 2, log);
   });
 }
 

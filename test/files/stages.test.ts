@@ -22,7 +22,8 @@ async function world() {
             },
           }),
   } as unknown as Identities;
-  const log = { warn: (...said: unknown[]) => void warnings.push(said) };
+  const say = (...said: unknown[]): void => void warnings.push(said);
+  const log = { warn: say, error: say };
   const stagesOf = (executor: Executor) => new FileStages({ store, executor, identities, log });
   /** Starts another daemon over the same store; resolves when it has swept. */
   const sweep = async (): Promise<void> => {

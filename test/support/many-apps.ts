@@ -26,7 +26,7 @@ export function newApp(id: string, ownerUid: number, createdAtMs = 1_700_000_000
       url: "https://example.org/web.git",
       commit: "",
       tag: "v1.0.0",
-      branch: "",
+      ...{ branch: "", source: "" },
     } as never,
     version: "v1.0.0",
     manifest: {

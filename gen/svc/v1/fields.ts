@@ -10,6 +10,8 @@ export const outputOnlyFields: ReadonlySet<string> = new Set([
   "svc.v1.UpdateAppSettingsRequest.restart_required",
   "svc.v1.UpdateAppSettingsRequest.running",
   "svc.v1.UpdateAppSettingsRequest.changed",
+  "svc.v1.BackupStorage.problem",
+  "svc.v1.UpsertBackupStorageRequest.problem",
   "svc.v1.BackupPolicy.next_run_at",
   "svc.v1.BackupPolicy.last_error",
   "svc.v1.SetBackupPolicyRequest.next_run_at",

@@ -260,8 +260,8 @@ export type Schedule = Message<"svc.v1.Schedule"> & {
   waiting?: ScheduleWait | undefined;
 
   /**
-   * Why it does not run, by hand neither: its app was removed, and a later one of that id is not its app until somebody writes it
-   * again; or, although it is enabled: its owner is no user of the host any more, or their uid is another user's by
+   * Why it does not run, by hand neither: what svc keeps of it is damaged, so that trigger and action are not known until somebody
+   * writes it again; its app was removed, and a later one of that id is not its app until somebody writes it again; or, although it is enabled: its owner is no user of the host any more, or their uid is another user's by
    * now, who neither sees the job nor can write it. A job that root writes is that other user's from then on.
    *
    * @generated from field: string disabled_reason = 23 [json_name = "disabled_reason"];

@@ -2,7 +2,21 @@
 import { SvcError, invalidField, notFound } from "../../errors.ts";
 import { isAmazon } from "../../lib/amazon.ts";
 import { BytePacer } from "../../lib/byte-pacer.ts";
+import type { Log } from "../../lib/log.ts";
 import { secretMask } from "../../lib/secret-mask.ts";
+import {
+  damaged,
+  isFlag,
+  isText,
+  isWhole,
+  listOf,
+  maybe,
+  objectOf,
+  oneOf,
+  readDocument,
+  type Fields,
+} from "../../store/row-document.ts";
+import { RowReader, type RowKind } from "../../store/row-reader.ts";
 import type { Store } from "../../store/store.ts";
 import type { Age } from "../age/age.ts";
 import { LocalStorage } from "./local-storage.ts";
@@ -32,7 +46,8 @@ export interface StorageEntry {
   name: string;
   /** Empty for the operator. */
   managedBy: string;
-  location: LocalLocation | S3Location;
+  /** Undefined where the row cannot be read; for whom it encrypts is not known either then. */
+  location: LocalLocation | S3Location | undefined;
   maxBytesPerSec?: number;
   /** What goes there is encrypted for them; none: it is not. */
   recipients: readonly string[];
@@ -47,6 +62,38 @@ interface StorageRow {
   location: string;
 }
 
+type StorageDocument = Pick<StorageEntry, "maxBytesPerSec"> & {
+  location: LocalLocation | S3Location;
+  /** Absent in rows of before. */
+  recipients?: readonly string[];
+};
+
+const isLocal = objectOf<LocalLocation>({ kind: oneOf(["local"]), dir: isText });
+const isS3 = objectOf<S3Location>({
+  kind: oneOf(["s3"]),
+  endpoint: (value) => isText(value) && URL.canParse(value as string),
+  ...{ region: isText, bucket: isText },
+  ...{ accessKey: isText, secretKey: isText, prefix: isText, pathStyle: maybe(isFlag), ca: maybe(isText) },
+});
+
+const documentFields: Fields<StorageDocument> = {
+  location: (value) => isLocal(value) || isS3(value),
+  maxBytesPerSec: maybe(isWhole),
+  recipients: maybe(listOf(isText)),
+};
+
+export const storageRows: RowKind<StorageRow, StorageEntry> = {
+  table: "backup_storages",
+  nameOf: ({ name }) => `storage "${name}"`,
+  read: ({ name, managed_by, location }) => {
+    const stored = readDocument<StorageDocument>(location, documentFields);
+    return { ...stored, name, managedBy: managed_by, recipients: stored.recipients ?? [] };
+  },
+};
+
+/** Why a storage cannot be used, and what its people can do. */
+export const storageProblem = `${damaged}, also for whom it encrypts: write it again with all that it needs, or remove it`;
+
 export interface StorageListOptions {
   store: Store;
   /** Where the archives of the storage lie that is always there. */
@@ -55,6 +102,7 @@ export interface StorageListOptions {
   s3: S3Thread;
   age: Pick<Age, "requireRecipients">;
   now: () => number;
+  log?: Pick<Log, "error">;
 }
 
 /** How long a connection to a storage may say nothing. */
@@ -62,17 +110,19 @@ const silenceMs = 30_000;
 
 export class StorageList {
   readonly #options: StorageListOptions;
+  readonly #reader: RowReader<StorageRow, StorageEntry>;
   /** By storage: what goes on at once shares its rate. */
   readonly #pacers = new Map<string, { maxBytesPerSec: number; pacer: BytePacer }>();
 
   constructor(options: StorageListOptions) {
     this.#options = options;
+    this.#reader = new RowReader(storageRows, options.log);
   }
 
   /** The local one first, the others by name. */
   all(): StorageEntry[] {
     const rows = this.#options.store.all<StorageRow>("SELECT * FROM backup_storages ORDER BY name");
-    const stored = rows.map(entryOfRow);
+    const stored = rows.map((row) => this.#reader.read(row) ?? standInOf(row));
     const local = stored.find(({ name }) => name === localName) ?? this.#local();
     return [local, ...stored.filter(({ name }) => name !== localName)];
   }
@@ -84,9 +134,10 @@ export class StorageList {
     return entry;
   }
 
-  /** @throws SvcError `not_found` */
+  /** @throws SvcError `not_found`, `store_damaged` */
   open(name: string): Storage {
     const { location, maxBytesPerSec } = this.find(name);
+    if (location === undefined) throw new SvcError("store_damaged", `storage "${name}": ${storageProblem}`);
     if (location.kind === "local") {
       return new LocalStorage(location.dir, this.#options.selfUid, this.#pacerOf(name, maxBytesPerSec));
     }
@@ -101,10 +152,10 @@ export class StorageList {
   async upsert(entry: StorageEntry): Promise<StorageEntry> {
     const before = this.all().find(({ name }) => name === entry.name);
     if (before !== undefined && before.managedBy !== entry.managedBy) throw managed(before);
-    if (entry.location.kind === "local" && entry.location.dir === "/") {
+    if (entry.location?.kind === "local" && entry.location.dir === "/") {
       throw invalidField("local.dir", "must be a directory for archives alone");
     }
-    if (entry.location.kind === "s3") checkEndpoint(entry.location.endpoint);
+    if (entry.location?.kind === "s3") checkEndpoint(entry.location.endpoint);
     await this.#options.age.requireRecipients(entry.recipients);
     const { managedBy: _, name: __, ...document } = keepSecrets(entry, before);
     await this.#options.store.write([
@@ -149,8 +200,8 @@ export class StorageList {
 /** `"***"` stands for what is stored, as long as it goes to the same server. */
 function keepSecrets(entry: StorageEntry, before: StorageEntry | undefined): StorageEntry {
   const { location } = entry;
-  if (location.kind !== "s3") return entry;
-  const stored = before?.location.kind === "s3" ? before.location : undefined;
+  if (location?.kind !== "s3") return entry;
+  const stored = before?.location?.kind === "s3" ? before.location : undefined;
   const kept = (field: "accessKey" | "secretKey", name: string): string => {
     if (location[field] !== secretMask) return location[field];
     if (stored?.endpoint === location.endpoint) return stored[field];
@@ -169,10 +220,8 @@ function keepSecrets(entry: StorageEntry, before: StorageEntry | undefined): Sto
   };
 }
 
-function entryOfRow({ name, managed_by, location }: StorageRow): StorageEntry {
-  const stored = JSON.parse(location) as Omit<StorageEntry, "name" | "managedBy" | "recipients"> &
-    Partial<Pick<StorageEntry, "recipients">>;
-  return { ...stored, name, managedBy: managed_by, recipients: stored.recipients ?? [] };
+function standInOf({ name, managed_by }: StorageRow): StorageEntry {
+  return { name, managedBy: managed_by, location: undefined, recipients: [] };
 }
 
 /** Credentials in it would show wherever it does. */

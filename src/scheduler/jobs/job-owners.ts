@@ -3,6 +3,7 @@
  * inherits nothing. It is asked each time and not written down: a directory that knows nobody for an hour disables nothing.
  */
 import { SvcError } from "../../errors.ts";
+import { damaged } from "../../store/row-document.ts";
 import type { Store } from "../../store/store.ts";
 import type { Job } from "./job.ts";
 import type { JobRegistry } from "./job-registry.ts";
@@ -15,7 +16,7 @@ export interface JobOwnersOptions {
   lookUp: (uid: number) => Promise<string>;
 }
 
-type Owned = Pick<Job, "id" | "ownerUid" | "ownerName" | "lostApp">;
+type Owned = Pick<Job, "id" | "ownerUid" | "ownerName" | "lostApp" | "unreadable">;
 
 export class JobOwners {
   readonly #options: JobOwnersOptions;
@@ -33,14 +34,16 @@ export class JobOwners {
     }
   }
 
-  /** Why a job does not run, as the second half of a sentence; undefined when its owner and its app are there. */
+  /** Why a job does not run, as the second half of a sentence; undefined when it is whole, and its owner and its app are there. */
   async problemOf(job: Owned): Promise<string | undefined> {
     const isOwn = job.ownerUid === this.#options.selfUid;
     return this.problem(job, isOwn ? undefined : await this.nameOf(job.ownerUid));
   }
 
   /** @param nameNow see {@link nameOf} */
-  problem({ id, ownerUid, ownerName, lostApp }: Owned, nameNow: string | undefined): string | undefined {
+  problem(job: Owned, nameNow: string | undefined): string | undefined {
+    const { id, ownerUid, ownerName, lostApp } = job;
+    if (job.unreadable === true) return `${damaged}: remove it, or write it again`;
     if (lostApp !== undefined) {
       return `its app, ${lostApp}, was removed; to have it for an app of that id which came since: svc schedule enable ${id}`;
     }

@@ -1,6 +1,7 @@
 /** The jobs as the database has them, kept in memory; those that somebody wrote are read again. */
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { notFound } from "../../errors.ts";
+import type { Log } from "../../lib/log.ts";
 import type { Store } from "../../store/store.ts";
 import { TriggerParser } from "../trigger/trigger.ts";
 import { JobReading, type JobState } from "./job-reading.ts";
@@ -32,7 +33,7 @@ const sliceMs = 2;
 export class JobRegistry implements Disposable {
   /** What the jobs' triggers have in common, for whoever reads more of them. */
   readonly triggers = new TriggerParser();
-  readonly reader = new JobReader(this.triggers);
+  readonly reader: JobReader;
   readonly #store: Store;
   readonly #subscription: Disposable;
   readonly #reading: JobReading;
@@ -41,8 +42,9 @@ export class JobRegistry implements Disposable {
   #catchUp: Iterator<undefined, JobState> | undefined;
   #stale = true;
 
-  constructor(store: Store) {
+  constructor(store: Store, log?: Pick<Log, "error">) {
     this.#store = store;
+    this.reader = new JobReader(this.triggers, log);
     this.#reading = new JobReading(store, this.reader);
     this.#subscription = store.onChange(() => this.invalidate());
   }

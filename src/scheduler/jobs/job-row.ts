@@ -1,9 +1,25 @@
 /** What svc keeps of a job: one row of `jobs`, with the part that only this folder understands as JSON. */
 import { isDeepStrictEqual } from "node:util";
+import { ScheduleActionTypes, ScheduleCatchUps } from "../../../gen/svc/v1/words.ts";
 import { BoundedMemo } from "../../lib/bounded-memo.ts";
+import type { Log } from "../../lib/log.ts";
+import {
+  isCount,
+  isFlag,
+  isText,
+  listOf,
+  maybe,
+  objectOf,
+  oneOf,
+  readDocument,
+  recordOf,
+  UnreadableRow,
+  type Fields,
+} from "../../store/row-document.ts";
+import { RowReader, type RowKind } from "../../store/row-reader.ts";
 import type { Statement } from "../../store/store.ts";
 import type { Job, JobAction, JobKey, JobSpec, Writable } from "./job.ts";
-import type { Trigger, TriggerParser } from "../trigger/trigger.ts";
+import { never, TriggerParser, type Trigger } from "../trigger/trigger.ts";
 
 /** A row of `jobs` as SQLite answers it. */
 export interface JobRow {
@@ -27,6 +43,47 @@ const lastRevision = "(SELECT max(revision) FROM job_changes)";
 /** The part of a job that is JSON in its row; the trigger as it was written. */
 type JobDocument = Omit<JobSpec, "managedBy" | "trigger"> &
   Pick<Job, "lostApp"> & { readonly trigger: string };
+
+const documentFields: Fields<JobDocument> = {
+  ...{ trigger: isText, timeZone: isText, enabled: isFlag, comment: isText },
+  action: objectOf<JobAction>({
+    type: oneOf(ScheduleActionTypes),
+    ...{ app: maybe(isText), command: maybe(isText), url: maybe(isText), method: maybe(isText) },
+    ...{ body: maybe(isText), keep: maybe(isCount), keepChildren: maybe(isFlag) },
+    ...{ storages: maybe(listOf(isText)), headers: maybe(recordOf(isText)) },
+  }),
+  ...{ timeoutSecs: isCount, keep: maybe(isCount), jitterSecs: isCount, retries: isCount },
+  catchUp: oneOf(ScheduleCatchUps),
+  lostApp: maybe(isText),
+};
+
+/** A document with its trigger read. */
+interface ReadDocument {
+  readonly document: JobDocument;
+  readonly trigger: Trigger;
+}
+
+/** The rows of jobs. @param triggers what they have in common */
+export function jobRows(triggers: TriggerParser = new TriggerParser()): RowKind<JobRow, ReadDocument> {
+  return {
+    table: "jobs",
+    nameOf: ({ id, owner_uid }) => `schedule "${id}" of uid ${owner_uid}`,
+    read: (row) => {
+      const document = readDocument<JobDocument>(row.document, documentFields);
+      const trigger = triggers.read(document.trigger);
+      if (typeof trigger === "string") throw new UnreadableRow("it has no right trigger");
+      return { document, trigger };
+    },
+  };
+}
+
+/** In the place of a document that cannot be read: it is neither due nor does it do anything. */
+const standIn: Omit<JobSpec, "managedBy"> = {
+  trigger: { ...never, text: "" },
+  ...{ timeZone: "", enabled: true, comment: "" },
+  action: { type: "shell", command: "" },
+  ...{ timeoutSecs: 0, jitterSecs: 0, retries: 0, catchUp: "none" },
+};
 
 /** As a row keeps it. */
 export function documentOf(spec: JobSpec): string {
@@ -164,16 +221,17 @@ const maxShared = 4_096;
  * and owners.
  */
 export class JobReader {
-  readonly #triggers: TriggerParser;
+  readonly #reader: RowReader<JobRow, ReadDocument>;
   readonly #words = new BoundedMemo<string, string>(maxShared);
 
-  constructor(triggers: TriggerParser) {
-    this.#triggers = triggers;
+  constructor(triggers: TriggerParser, log?: Pick<Log, "error">) {
+    this.#reader = new RowReader(jobRows(triggers), log);
   }
 
   read(row: JobRow): Job {
-    const document = JSON.parse(row.document) as JobDocument;
-    return this.#make(row, document, this.#triggers.parse(document.trigger), document.action);
+    const read = this.#reader.read(row);
+    if (read !== undefined) return this.#make(row, read.document, read.trigger, read.document.action);
+    return { ...this.#make(row, standIn, standIn.trigger, standIn.action), unreadable: true };
   }
 
   /** What {@link read} would make of a row that is written with this spec. */

@@ -47,6 +47,8 @@ interface KnownFiring {
 
 /** After so long others have their turn: what fires next in a zone that was not asked about yet takes milliseconds. */
 const sliceMs = 2;
+/** Of an `uint32`. */
+const maxCount = 2 ** 32 - 1;
 /** How long it is believed that a trigger fires never. */
 const neverMs = 60_000;
 
@@ -128,7 +130,10 @@ export class JobViews {
     if (wait !== undefined) view.waiting = viewWait(wait);
     if (nextMs !== undefined) view.nextRunUnix = BigInt(nextMs / 1000);
     if (last !== undefined) view.lastRun = viewRun(last);
-    view.skipped = skips.reduce((sum, { count }) => sum + count, 0);
+    view.skipped = Math.min(
+      maxCount,
+      skips.reduce((sum, { count }) => sum + count, 0),
+    );
     view.skips = skips.map(viewSkip);
     return view;
   }
@@ -170,7 +175,7 @@ function viewSpec(job: Job): Schedule {
   view.enabled = job.enabled;
   view.comment = job.comment;
   if (job.managedBy !== "") view.managedBy = job.managedBy;
-  view.action = viewAction(job.action);
+  if (job.unreadable !== true) view.action = viewAction(job.action);
   view.timeout = job.timeoutSecs;
   if (job.keep !== undefined) view.keep = job.keep;
   view.owner = job.ownerUid;

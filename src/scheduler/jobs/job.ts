@@ -54,6 +54,8 @@ export interface Job extends JobKey, JobSpec {
   readonly ownerName: string;
   /** The app that it was for and that was removed, which no later one of that id is; gone with the next write of the job. */
   readonly lostApp?: string;
+  /** The row cannot be read: it is only known whose the job is. Gone with the next write of the job. */
+  readonly unreadable?: true;
   /** Unix milliseconds. */
   readonly updatedAtMs: number;
   /** Never the same for two writes of one job. */

@@ -1,6 +1,23 @@
 /** What svc keeps of a run: one row of `runs`, and what it printed in `run_outputs`. */
-import type { ScheduleRunStatus, ScheduleRunTrigger } from "../../../gen/svc/v1/words.ts";
+import {
+  ScheduleRunStatuses,
+  ScheduleRunTriggers,
+  type ScheduleRunStatus,
+  type ScheduleRunTrigger,
+} from "../../../gen/svc/v1/words.ts";
 import type { Executor } from "../../store/executors.ts";
+import {
+  damaged,
+  isBetween,
+  isCount,
+  isInstant,
+  objectOf,
+  oneOf,
+  orNull,
+  requireFields,
+  type Fields,
+} from "../../store/row-document.ts";
+import type { RowKind } from "../../store/row-reader.ts";
 import type { Statement } from "../../store/store.ts";
 import type { JobKey } from "../jobs/job.ts";
 import type { Run, RunCause, RunOutcome } from "./run.ts";
@@ -48,7 +65,36 @@ export const selectRunsWithOutput = `SELECT ${commonColumns}, error, output
 /** The job that a key names; nothing when it is gone. */
 export const jobOfKey = "(SELECT n FROM jobs WHERE owner_uid = ? AND id = ?)";
 
+const columns: Fields<
+  Pick<RunRow, "trigger" | "attempt" | "scheduled_at" | "started_at" | "ended_at" | "status"> &
+    Pick<RunRow, "exit_code" | "http_status">
+> = {
+  ...{ trigger: oneOf(ScheduleRunTriggers), status: oneOf(ScheduleRunStatuses), attempt: isCount },
+  ...{ scheduled_at: orNull(isInstant), started_at: isInstant, ended_at: orNull(isInstant) },
+  ...{ exit_code: orNull(isCode), http_status: orNull(isCode) },
+};
+
+export const runRows: RowKind<RunRow, unknown> = {
+  table: "runs",
+  nameOf: ({ id }) => `the run ${id} of a schedule`,
+  read: (row) => requireFields(row, columns),
+};
+
+/** Of a row that cannot be read only whose it is; it ended, as nobody waits for what is not known. */
 export function runOfRow(row: RunRow): Run {
+  return isOfRun(row) ? madeRun(row) : standInOf(row);
+}
+
+const isOfRun = objectOf(columns);
+
+function standInOf({ id, number, owner_uid: ownerUid, job_id: jobId, started_at }: RunRow): Run {
+  const startedAtMs = isInstant(started_at) ? started_at : 0;
+  const outcome = { status: "INTERRUPTED", output: "", error: damaged, truncated: true } as const;
+  const job = { ownerUid, id: jobId };
+  return { id, number, job, trigger: "manual", attempt: 1, startedAtMs, endedAtMs: startedAtMs, outcome };
+}
+
+function madeRun(row: RunRow): Run {
   return {
     id: row.id,
     number: row.number,
@@ -166,4 +212,9 @@ export function amendRun(runId: number, outcome: RunOutcome): Statement[] {
       params: [output, runId],
     },
   ];
+}
+
+/** As an `int32` of the contract. */
+function isCode(value: unknown): boolean {
+  return isBetween(value, -(2 ** 31), 2 ** 31 - 1);
 }

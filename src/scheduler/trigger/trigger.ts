@@ -111,7 +111,8 @@ function readEventTrigger(text: string): Trigger | string {
   return { ...never, text, event: { kind, subject } };
 }
 
-const never: Omit<Trigger, "text"> = {
+/** What no time fires. */
+export const never: Omit<Trigger, "text"> = {
   kind: "fixed",
   ...{ minutesLow: 0, minutesHigh: 0, hours: 0, daysOfMonth: 0, months: 0, daysOfWeek: 0 },
   isEitherDay: false,

@@ -58,7 +58,7 @@ export class DockerFixture implements AsyncDisposable {
     const state = resources.use(new EngineState({ engine: client, events }));
     const say = (details: object, message: string): void =>
       void this.log.push(`${message} ${JSON.stringify(details)}`);
-    const log = { info: say, warn: say };
+    const log = { info: say, warn: say, error: say };
     const options = {
       ...{ engine: client, events, state, identities: this.identities },
       storeId: "test",

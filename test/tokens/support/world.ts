@@ -33,7 +33,7 @@ export async function createTokenWorld(): Promise<TokenWorld> {
   const clock = new FakeClock();
   const lines: TokenWorld["lines"] = [];
   const record = (details: object, message: string): void => void lines.push({ details, message });
-  const log = { info: record, warn: record };
+  const log = { info: record, warn: record, error: record };
   const selfUid = process.getuid?.() ?? 0;
   const open = async (store: Store): Promise<TokenAuthority> => {
     const tokens = new TokenAuthority({ file, selfUid, store, clock, log });

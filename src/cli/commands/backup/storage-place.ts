@@ -110,6 +110,11 @@ async function add(context: CommandContext, name: string, options: PlaceOptions)
   if ((dir === undefined) === (s3 === undefined)) throw new UsageError("pass either --dir or --s3");
   if (s3 !== undefined && bucket === "") throw new UsageError("--s3 needs --bucket");
   const before = await storageCalled(context, name);
+  if (isDamaged(before) && toldRecipients(options) === undefined) {
+    throw new UsageError(
+      `what svc keeps of ${name} is damaged, also for whom it encrypts: say --recipient or --no-recipient`,
+    );
+  }
   // What is written over keeps its key, for the same server.
   if (s3 !== undefined && accessKey === undefined && before?.s3?.endpoint !== s3)
     throw new UsageError("--s3 needs --access-key");
@@ -142,6 +147,11 @@ async function edit(context: CommandContext, name: string, options: PlaceOptions
   }
   const before = await storageCalled(context, name);
   if (before === undefined) throw notFound("storage", name);
+  if (isDamaged(before)) {
+    throw new UsageError(
+      `what svc keeps of ${name} is damaged: write it again, svc backup storage add ${name}`,
+    );
+  }
   const { max_bytes_per_sec: rate, ...rest } = before;
   let location;
   if (before.s3 === undefined) {
@@ -167,6 +177,11 @@ async function edit(context: CommandContext, name: string, options: PlaceOptions
   return context.print(
     `${escapeControls(`Changed ${storage.name}. Try it: svc backup storage test ${name}`)}\n`,
   );
+}
+
+/** Where it is and for whom it encrypts is not known. A daemon of before says nothing of it. */
+export function isDamaged(storage: Partial<BackupStorage> | undefined): boolean {
+  return (storage?.problem ?? "") !== "";
 }
 
 async function storageCalled(context: CommandContext, name: string): Promise<BackupStorage | undefined> {

@@ -6,7 +6,7 @@ import type { RunCommand } from "../../run-command.ts";
 import { escapeControls } from "../../render/escape.ts";
 import type { Column } from "../../render/table.ts";
 import { calls, type BackupStorage, type StorageUse } from "../../transport/calls.ts";
-import { addPlaceCommands } from "./storage-place.ts";
+import { addPlaceCommands, isDamaged } from "./storage-place.ts";
 
 export function addStorageCommand(parent: Command, run: RunCommand): void {
   const storage = parent
@@ -68,15 +68,20 @@ Example:
 
 const columns: readonly Column<BackupStorage>[] = [
   { title: "NAME", value: ({ name }) => name },
-  { title: "KIND", value: ({ s3 }) => (s3 === undefined ? "local" : "s3") },
+  {
+    title: "KIND",
+    value: (storage) => (isDamaged(storage) ? "" : storage.s3 === undefined ? "local" : "s3"),
+  },
   {
     title: "WHERE",
     value: whereOf,
   },
 ];
 
-/** Empty where it is for root alone to know. */
-function whereOf({ s3, local }: BackupStorage): string {
+/** Or what is wrong with it; empty where it is for root alone to know. */
+function whereOf(storage: BackupStorage): string {
+  const { s3, local, problem } = storage;
+  if (isDamaged(storage)) return problem;
   if (s3 === undefined) return local?.dir ?? "";
   return s3.bucket === "" ? "" : `${s3.endpoint}/${s3.bucket}`;
 }

@@ -8,7 +8,7 @@ import { Confirm } from "../../parts/confirm.tsx";
 import { Failure } from "../../parts/failure.tsx";
 import { Table, type Column } from "../../parts/table.tsx";
 import { Text } from "../../parts/text.tsx";
-import { plainText } from "../../plain-text.ts";
+import { plainText, sentence } from "../../plain-text.ts";
 import { backupTexts as says } from "../../texts/backups.ts";
 import { StorageForm } from "./storage-form.tsx";
 
@@ -109,8 +109,9 @@ const storageColumns: readonly Column<BackupStorage>[] = [
   { title: columns.name, cell: ({ name }) => <Text of={name} /> },
   {
     title: columns.kind,
-    cell: ({ location, recipients }) => (
+    cell: ({ location, recipients, problem }) => (
       <>
+        {problem !== "" && <Text of={sentence(problem)} />}
         {location.case !== undefined && says.kinds[location.case]} <Text of={placeOf(location)} />
         {recipients.length > 0 && `, ${says.encrypted}`}
       </>
