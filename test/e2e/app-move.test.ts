@@ -15,7 +15,7 @@ import { hasAge, needsAge, newAgeKey } from "../support/age.ts";
 import { startDaemon, type TestDaemon } from "../support/daemon.ts";
 import { eventually } from "../support/eventually.ts";
 import { writeFiles } from "../support/packages.ts";
-import { processesIn } from "../support/processes.ts";
+import { processesInEach } from "../support/processes.ts";
 import { main } from "../support/svc-main.ts";
 
 interface Nodes {
@@ -500,10 +500,11 @@ async function dataAt(
 /** Where the app's program runs, whatever the daemons say. */
 async function runningCopies(nodes: Nodes, id: string): Promise<NodeName[]> {
   const found: NodeName[] = [];
-  for (const name of ["near", "attic"] as const) {
+  const names = ["near", "attic"] as const;
+  const all = processesInEach(names.map((name) => join(nodes[name].storeDir, "apps", id)));
+  for (const [at, name] of names.entries()) {
     // What restores it is there, too.
-    const pids = processesIn(join(nodes[name].storeDir, "apps", id));
-    const commands = pids.map((pid) => readFile(`/proc/${pid}/cmdline`, "utf8").catch(() => ""));
+    const commands = all[at]?.map((pid) => readFile(`/proc/${pid}/cmdline`, "utf8").catch(() => "")) ?? [];
     if ((await Promise.all(commands)).some((command) => command.includes("app.mjs"))) found.push(name);
   }
   return found;

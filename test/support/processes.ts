@@ -6,8 +6,17 @@ import { eventually } from "./eventually.ts";
 
 /** Living processes whose working directory is inside `dir`: supervisors and what they run. Asked often, and the kernel need not wait. */
 export function processesIn(dir: string): number[] {
-  const pids = readdirSync("/proc").map(Number).filter(Number.isInteger);
-  return pids.filter((pid) => directoryOf(pid).startsWith(`${dir}/`));
+  return processesInEach([dir]).flat();
+}
+
+/** The same of several, for one look at all processes of the host. */
+export function processesInEach(dirs: readonly string[]): number[][] {
+  const found = dirs.map((): number[] => []);
+  for (const pid of readdirSync("/proc").map(Number).filter(Number.isInteger)) {
+    const directory = directoryOf(pid);
+    found[dirs.findIndex((dir) => directory.startsWith(`${dir}/`))]?.push(pid);
+  }
+  return found;
 }
 
 function directoryOf(pid: number): string {
