@@ -62,6 +62,12 @@ export class DueStarts implements Disposable {
     this.#take(id);
   }
 
+  /** It is removed: another one of its id has lost nothing yet. */
+  remove(id: string): void {
+    this.#lost.delete(id);
+    this.forget(id);
+  }
+
   #plan(id: string, delayMs: number, start: () => void): void {
     this.#take(id);
     const timer = this.#clock.setTimer(delayMs, () => {

@@ -60,7 +60,8 @@ export class WantedState implements AsyncDisposable {
   giveWay({ appId, kind, detail }: Operation): void {
     if (this.#starts.has(appId) || leavesItAsItIs.has(kind) || detail.lockOnly === true) return;
     if (this.#due.atMs(appId) !== undefined && !decides.has(kind)) this.#setAside.add(appId);
-    this.#due.forget(appId);
+    if (kind === "remove") this.#due.remove(appId);
+    else this.#due.forget(appId);
   }
 
   /** Work on an app is over: one that waited for its start is started, should the work not have done so. */

@@ -106,6 +106,24 @@ test("one whose start failed as its engine was away starts as soon as that is ba
   t.deepEqual(world.tries, [0, 5, 7.5]);
 });
 
+test("how often an app was lost is not held against another one of its id", async (t) => {
+  const world = createWorld();
+  await using wanted = world.wanted;
+  world.comesUp = true;
+  await wanted.start([]);
+  const lose = (): number => {
+    world.status = { state: "CRASHED", isLost: true };
+    world.say("web");
+    return (wanted.dueStarts.atMs("web") ?? NaN) - world.clock.nowMs();
+  };
+  const waits = [lose()];
+  await world.pass(1_000);
+  waits.push(lose());
+  world.begin("remove");
+  waits.push(lose());
+  t.deepEqual(waits, [500, 1_000, 500]);
+});
+
 test("one that comes up without a start is left alone", async (t) => {
   const world = createWorld();
   await using wanted = world.wanted;

@@ -5,11 +5,15 @@ import { join } from "node:path";
 import test from "ava";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
 import { BackupService } from "../../gen/svc/v1/backup_pb.ts";
-import { startDaemon, type TestDaemon } from "../support/daemon.ts";
+import { sharedDaemon } from "../support/daemon-test.ts";
+import type { TestDaemon } from "../support/daemon.ts";
 import { errorOf } from "../support/errors.ts";
 import { eventually } from "../support/eventually.ts";
 import { freePort, writePackage } from "../support/packages.ts";
 import { signal } from "../support/processes.ts";
+
+/** One for all: the app of each was never lost before, whatever befell that of the same id. */
+const emptyDaemon = sharedDaemon();
 
 /** Other tests keep the processors busy. */
 const deadlineMs = 60_000;
@@ -51,7 +55,7 @@ const works: Record<string, { readonly version: string; readonly isRefused?: boo
 for (const [name, { version, newer, isRefused = false }] of Object.entries(works)) {
   test(`${name} of an app that was lost has it run again`, async (t) => {
     t.timeout(180_000);
-    await using daemon = await startDaemon();
+    const daemon = await emptyDaemon();
     const apps = daemon.client(AppService);
     const dir = join(daemon.dir, "package");
     await installApp(daemon, dir);
@@ -73,7 +77,7 @@ for (const [name, { version, newer, isRefused = false }] of Object.entries(works
 
 test("a restore of an app that was lost has it run again", async (t) => {
   t.timeout(180_000);
-  await using daemon = await startDaemon();
+  const daemon = await emptyDaemon();
   const apps = daemon.client(AppService);
   const backups = daemon.client(BackupService);
   const dir = join(daemon.dir, "package");
