@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { mkdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
+import { DatabaseSync } from "node:sqlite";
 import anyTest, { type TestFn } from "ava";
 import { AppService, type App } from "../../gen/svc/v1/app_pb.ts";
 import { BackupService } from "../../gen/svc/v1/backup_pb.ts";
@@ -139,6 +140,31 @@ test(`an app runs on a swarm, is scaled over its nodes, moves when one ends, and
     networks.filter(({ Name }) => Name.startsWith("svc-web")),
     [],
   );
+});
+
+test(`an app whose row is damaged is stopped on the swarm, and goes from it${needsSwarm}`, async (t) => {
+  t.timeout(180_000);
+  const { swarm, daemon } = t.context;
+  const apps = daemon.client(AppService);
+  const spec = await packageOf(t.context, "torn");
+  const services = async () =>
+    (await swarm.manager.request("GET", "/services")).expect(200) as readonly unknown[];
+  for (const isStopped of [true, false]) {
+    await apps.installApp({ spec, placement: placement(1) });
+    await apps.startApp({ id: "torn" });
+    t.is((await services()).length, 1);
+    {
+      using database = new DatabaseSync(join(daemon.storeDir, "svc.db"), { timeout: 5_000 });
+      database.exec("UPDATE apps SET record = '{}', updated_at = updated_at + 1 WHERE id = 'torn'");
+    }
+    await eventually(async () => assert.equal((await apps.getApp({ id: "torn" })).state, "FAILED"));
+    if (isStopped) {
+      await apps.stopApp({ id: "torn" });
+      t.deepEqual(await services(), []);
+    }
+    await apps.removeApp({ id: "torn" });
+    t.deepEqual(await services(), []);
+  }
 });
 
 test(`secrets are never in what the engine shows, and reach the app${needsSwarm}`, async (t) => {
