@@ -40,8 +40,13 @@ export async function runFirstStage(host: CliHost, stage: FirstStage): Promise<n
   if (args.length === 1 && (first === "--version" || first === "-V"))
     return print(host, stage, `${host.version}\n`);
   if (args.length === 1 && first === "__compile") {
-    const { rehearse, rehearseDaemon } = await import("./rehearsal.ts");
+    const { rehearse, rehearseDaemon, rehearsePackages } = await import("./rehearsal.ts");
     await rehearse(host, (rehearsed) => runFirstStage(rehearsed, { ...stage, writePlain: undefined }));
+    if (stage.builtDir !== undefined)
+      await rehearsePackages(
+        await host.program.settingsThread(),
+        join(stage.builtDir, "examples/hello/svc.yaml"),
+      );
     // Where none can run it is compiled as far as it came.
     await rehearseDaemon(stage.runDaemon).catch(() => undefined);
     return exitCodes.ok;

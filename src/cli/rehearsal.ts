@@ -3,12 +3,14 @@
  * has nothing to do. V8 has compiled it all afterwards, and the bundle keeps that beside itself (`build/bundle.ts`).
  */
 import { once } from "node:events";
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { createServer, get, type IncomingMessage } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Writable } from "node:stream";
 import { setTimeout as sleep } from "node:timers/promises";
+import { fileURLToPath } from "node:url";
+import type * as SettingsThread from "../packages/settings-thread.ts";
 import type { CliHost, OutputStream } from "./host.ts";
 import type { RunDaemon } from "./run-command.ts";
 
@@ -57,6 +59,34 @@ export async function rehearse(host: CliHost, runLine: (host: CliHost) => Promis
     server.close();
     rmSync(dir, { recursive: true, force: true });
   }
+}
+
+const settings = {
+  schema: {
+    type: "object",
+    properties: {
+      port: { type: "integer", minimum: 1, maximum: 65_535 },
+      host: { type: "string", format: "ipv4" },
+      greeting: { type: "string", minLength: 1, maxLength: 200, pattern: "^[a-z]+$" },
+      loud: { type: "boolean" },
+      level: { type: "string", enum: ["a", "b"] },
+    },
+    required: ["port"],
+    additionalProperties: false,
+  },
+  values: { port: 80, host: "127.0.0.1", greeting: "hello", loud: true, level: "a" },
+};
+
+/**
+ * What the thread of packages does for an installation, in this one, where it is compiled all the same.
+ * @param entry of the thread
+ * @param manifest one as authors write them
+ */
+export async function rehearsePackages(entry: URL, manifest: string): Promise<void> {
+  const { answer } = (await import(fileURLToPath(entry))) as typeof SettingsThread;
+  const text = readFileSync(manifest, "utf8");
+  await answer({ kind: "manifest", text });
+  await answer(settings);
 }
 
 /** What a daemon is asked first. */

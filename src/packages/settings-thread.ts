@@ -17,7 +17,8 @@ let check: ((task: SettingsCheck) => SettingsFinding) | undefined;
 const readManifest = createManifestReader();
 const readIndex = createIndexReader();
 
-async function answer(task: SettingsCheck | YamlTask): Promise<SettingsFinding | YamlAnswer> {
+/** What the thread does; nothing but the building of a bundle calls it elsewhere. */
+export async function answer(task: SettingsCheck | YamlTask): Promise<SettingsFinding | YamlAnswer> {
   if ("schema" in task) {
     // What it hashes and matches with takes a quarter of the start of a thread that reads YAML.
     const { createSettingsCheck } = await import("./settings-check.ts");

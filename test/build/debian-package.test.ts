@@ -248,7 +248,7 @@ debianTest(`the package on a clean Debian, from its installation to its purge${n
     t.is(await property("UnitFileState", unit), "disabled", unit);
   }
   t.is(await machine.run("svc", "--version"), `${version}\n`);
-  for (const pack of ["first-stage", "ahead", "daemon"]) {
+  for (const pack of ["first-stage", "ahead", "daemon", "settings"]) {
     const compiled = `/usr/lib/svc/current/chunks/${pack}.code`;
     t.true(
       existsSync(machine.path(compiled)),

@@ -58,7 +58,7 @@ test("the bundle is a whole daemon and command line", async (t) => {
   for (let above = dir; above !== dirname(above); above = dirname(above)) {
     await t.throwsAsync(access(join(above, "node_modules")), { code: "ENOENT" }, above);
   }
-  for (const name of ["first-stage", "ahead", "daemon"]) {
+  for (const name of ["first-stage", "ahead", "daemon", "settings"]) {
     const pack = join(dir, "dist/chunks", name);
     const source = (await readFile(`${pack}.js`, "latin1")).replace(/^module\.exports=/, "");
     const cachedData = await readFile(`${pack}.code`);
