@@ -7,6 +7,8 @@ import { browserPath } from "./browser.ts";
  * hundred files: that takes longer than the pages under test.
  */
 const addressBar = ["WebUIOmniboxPopup", "WebUIOmniboxAimPopup", "WebUIOmniboxFullPopup"];
+/** With each page Chromium starts a process for a further one, too, which never comes. */
+const processAhead = ["SpareRendererForSitePerProcess"];
 /** Only the last of several lists counts: what Playwright has in its own. */
 const unwantedByPlaywright = [
   "AimEnabled",
@@ -33,7 +35,7 @@ export function launchBrowser(): Promise<Browser> {
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
-    `--disable-features=${[...addressBar, ...unwantedByPlaywright].join(",")}`,
+    `--disable-features=${[...addressBar, ...processAhead, ...unwantedByPlaywright].join(",")}`,
   ];
   return chromium.launch({ executablePath: browserPath ?? "", args });
 }
