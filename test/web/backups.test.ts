@@ -234,7 +234,7 @@ usersTest(`nobody sees another's backups${needsBrowser}${needsRoot}`, async (t) 
   await page.getByText("There are no apps that you may see, and no backups.").waitFor();
   t.is(await page.getByRole("button", { name: "Test it" }).count(), 0);
   await page.evaluate("location.hash = '#/backups/ofann'");
-  await page.getByText("There is no backup of it yet.").or(page.getByRole("alert")).first().waitFor();
+  await page.getByText("There is no such app, or none that you may see, and no backup of it.").waitFor();
   t.is(await page.getByRole("rowheader").count(), 0);
   t.is(await page.getByRole("button", { name: "Back up now" }).count(), 0);
 });

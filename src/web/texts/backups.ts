@@ -2,6 +2,7 @@
 export const backupTexts = {
   none: "There are no apps that you may see, and no backups.",
   noneOfApp: "There is no backup of it yet.",
+  noneOfMissing: "There is no such app, or none that you may see, and no backup of it.",
   all: "All backups",
   ofApp: (app: string) => `Backups of ${app}`,
   archiveOf: (app: string, moment: string) => `Backup of ${app}, ${moment}`,

@@ -30,6 +30,7 @@ interface Props {
 /** The backups of one app, which may be gone, and how they come about. */
 export function AppBackupsView({ client, node, appId }: Props) {
   const app = node.apps.value?.get(appId);
+  const isMissing = node.apps.value !== undefined && app === undefined;
   const live = useLive(node, ["backup"], (signal) => readArchives(client, appId, signal), [client, appId]);
   const policy = useLive(
     node,
@@ -67,7 +68,7 @@ export function AppBackupsView({ client, node, appId }: Props) {
           label={says.ofApp(plainText(app?.name ?? appId))}
           rows={live.value?.archives}
           keyOf={({ storage, name }) => `${storage} ${name}`}
-          none={says.noneOfApp}
+          none={isMissing ? says.noneOfMissing : says.noneOfApp}
           columns={archiveColumns}
         />
       )}
