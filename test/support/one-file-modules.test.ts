@@ -1,4 +1,5 @@
 import { glob, readFile } from "node:fs/promises";
+import * as http from "node:http";
 import { join } from "node:path";
 import test from "ava";
 
@@ -18,4 +19,16 @@ test("all that is imported of a package is of the same copy, in the packages or 
     [...names].filter((name) => isPutTogether(name) !== expected),
     [],
   );
+});
+
+test("HTTP is Node's, but for what it has of a WebSocket client", (t) => {
+  const { default: whole, ...imported } = http as unknown as Record<string, unknown>;
+  const own: Record<string, unknown> = { ...process.getBuiltinModule("node:http") };
+  for (const name of ["WebSocket", "CloseEvent", "MessageEvent"]) {
+    Reflect.deleteProperty(own, name);
+    Reflect.deleteProperty(imported, name);
+  }
+  t.is(whole, process.getBuiltinModule("node:http"));
+  t.deepEqual(Object.keys(imported).sort(), Object.keys(own).sort());
+  t.true(Object.entries(own).every(([name, value]) => imported[name] === value));
 });

@@ -4,6 +4,7 @@
  */
 import { build } from "esbuild";
 import { readFile, writeFile } from "node:fs/promises";
+import http from "node:http";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 
@@ -17,6 +18,9 @@ const avaMain = join(packagesDir, "ava/entrypoints/main.js");
 /** Packages of many small modules that most test files load. */
 const packages = ["@bufbuild/protobuf", "@connectrpc/connect", "@connectrpc/connect-node"];
 
+/** What Node's HTTP has of its WebSocket client. Whoever imports the module loads all of that client, or does without these. */
+const webSocketNames = ["WebSocket", "CloseEvent", "MessageEvent"];
+
 /** @returns the argument of Node with which a test process loads them */
 export async function buildOneFileModules(): Promise<string> {
   const names = (await Promise.all(packages.map(importableOf))).flat();
@@ -25,7 +29,14 @@ export async function buildOneFileModules(): Promise<string> {
   await bundle({ "ava-worker": avaWorker, ava: avaMain }, true);
   // Failures have lines of it.
   await bundle(Object.fromEntries(Object.entries(imported).map(([name, file]) => [file, name])), false);
-  const files = { [urlOf(avaWorker)]: "ava-worker", ava: "ava", ...imported };
+  await writeFile(join(outDir, "http.js"), httpModule());
+  const files = {
+    [urlOf(avaWorker)]: "ava-worker",
+    ava: "ava",
+    http: "http",
+    "node:http": "http",
+    ...imported,
+  };
   const places = Object.entries(files).map(([name, file]) => [name, urlOf(join(outDir, `${file}.js`))]);
   await writeFile(join(outDir, "places.json"), JSON.stringify(Object.fromEntries(places)));
   return `--import=${urlOf(join(import.meta.dirname, "redirect-modules.mjs"))}`;
@@ -39,6 +50,14 @@ async function importableOf(name: string): Promise<string[]> {
   return Object.keys(exports)
     .filter((path) => !/\.js(?:on)?$/.test(path))
     .map((path) => join(name, path));
+}
+
+function httpModule(): string {
+  const names = Object.keys(http).filter((name) => !webSocketNames.includes(name));
+  return `const http = process.getBuiltinModule("node:http");
+export default http;
+export const { ${names.join(", ")} } = http;
+`;
 }
 
 /** @param entryPoints modules by the names of their files */
