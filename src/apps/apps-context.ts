@@ -20,6 +20,8 @@ export interface AppsContext {
   paths: AppPaths;
   /** Environment of the steps of a manifest, beside what it says. */
   buildEnv: Readonly<Record<string, string>>;
+  /** Where they find programs. */
+  programDirs: readonly string[];
   runtimes: readonly AppRuntime[];
   runtimeOf: (app: NewApp) => AppRuntime;
   /** All that may have something of an app, for what ends it: of one that cannot be read it is not known whether it is on a swarm. */

@@ -81,6 +81,8 @@ export interface AppsOptions {
   userName: (uid: number) => Promise<string>;
   /** Environment of build and migration steps, beside what the manifest says. */
   buildEnv: Readonly<Record<string, string>>;
+  /** Where they find programs. */
+  programDirs: readonly string[];
   /** The uid that an owner's apps belong to and run as. */
   runUidOf: (ownerUid: number) => Promise<number>;
   limits: InstallLimits & { maxAppsPerUser: number };
@@ -133,7 +135,8 @@ export class Apps implements AsyncDisposable {
 
   constructor(options: AppsOptions) {
     this.#options = options;
-    const { store, executor, identities, packages, paths, buildEnv, runUidOf, userName, now, log } = options;
+    const { store, executor, identities, packages, paths, buildEnv, programDirs } = options;
+    const { runUidOf, userName, now, log } = options;
     const registry = new AppRegistry(store, log);
     const operations = new Operations({
       store,
@@ -155,6 +158,7 @@ export class Apps implements AsyncDisposable {
       packages,
       paths,
       buildEnv,
+      programDirs,
       runtimes,
       runtimeOf,
       runtimesOf: (app) => this.#runtimesOf(app),

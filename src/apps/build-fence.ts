@@ -2,8 +2,9 @@
  * What package managers do not look beyond. npm works in the nearest directory above with a `package.json` or a
  * `node_modules`: in a package without either that would be whatever the store lies in, such as somebody's own project.
  */
-import { realpath } from "node:fs/promises";
+import { access, constants, realpath } from "node:fs/promises";
 import { dirname, join, matchesGlob, relative } from "node:path";
+import { findProgram } from "../identity/find-program.ts";
 import type { Identity } from "../identity/identity.ts";
 import { checkoutOf } from "../runtimes/app-tree.ts";
 import type { RunnableApp } from "../runtimes/runtime.ts";
@@ -23,11 +24,18 @@ export interface Fence {
  * command line keeps it from that; it is made to refuse. So is the first yarn where the checkout has no workspaces, which keep
  * it there. pnpm gets the checkout for its root, later yarns by {@link fenced}.
  */
-export async function raiseFence(identity: Identity, app: Fenced): Promise<Fence> {
+export async function raiseFence(
+  identity: Identity,
+  app: Fenced,
+  programDirs: readonly string[],
+): Promise<Fence> {
   const { directory } = app;
+  const npmConfig = await systemNpmConfig(programDirs);
   const env = {
     GIT_CEILING_DIRECTORIES: directory,
     npm_config_prefix: join(directory, checkoutOf(app), ".npm-global"),
+    // It would look for that behind the prefix, too: who has it say which certificates and which registry is the whole host's.
+    ...(npmConfig !== undefined && { npm_config_globalconfig: npmConfig }),
   };
   // npm goes by real paths.
   const repo = join(await realpath(directory), checkoutOf(app));
@@ -42,6 +50,20 @@ export async function raiseFence(identity: Identity, app: Fenced): Promise<Fence
     },
     refusal: `${join(project, "package.json")} takes the checkout for a workspace of its own; leave it out there with "!${relative(project, repo)}"`,
   };
+}
+
+/** What npm goes by on the whole host: beside its Node, else where distributions have it. */
+async function systemNpmConfig(programDirs: readonly string[]): Promise<string | undefined> {
+  const node = await findProgram("node", programDirs);
+  const besideNode = node === undefined ? [] : [join(await realpath(node), "../../etc/npmrc")];
+  for (const path of [...besideNode, "/etc/npmrc"]) {
+    const isThere = await access(path, constants.R_OK).then(
+      () => true,
+      () => false,
+    );
+    if (isThere) return path;
+  }
+  return undefined;
 }
 
 async function projectAbove(identity: Identity, repo: string): Promise<string | undefined> {

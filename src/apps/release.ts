@@ -19,6 +19,8 @@ export interface StepTools {
   identities: Identities;
   /** Environment of every step, beside what the manifest says. */
   buildEnv: Readonly<Record<string, string>>;
+  /** Where they find programs. */
+  programDirs: readonly string[];
 }
 
 /** Exports the package into the app's checkout, makes the directories that its manifest names, and runs its build steps. */
@@ -168,7 +170,7 @@ async function virtualEnvironments(
  * @throws SvcError `build_failed` with its last lines when it does not exit with 0, or not in time; `canceled`
  */
 export async function runStep(
-  { identities, buildEnv }: StepTools,
+  { identities, buildEnv, programDirs }: StepTools,
   app: RunnableApp,
   command: Command,
   stepName: "build" | "migrate" | "dump" | "after" | "restore",
@@ -178,7 +180,7 @@ export async function runStep(
   onProgress({ step: stepName, message: `$ ${argv.join(" ")}` });
   const lines = new LastLines(onProgress, stepName);
   const identity = await identities.as(app.uid);
-  const fence = await raiseFence(identity, app);
+  const fence = await raiseFence(identity, app, programDirs);
   const failed = (end: string, payload: { exitCode?: number; signal: string }): SvcError<"build_failed"> => {
     const hint = fence.refusal !== undefined && isRefusal(lines.last) ? `; ${fence.refusal}` : "";
     const message = `the ${stepName} step "${argv.join(" ")}" of ${app.manifest.name} ${end}${hint}`;

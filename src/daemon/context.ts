@@ -266,6 +266,7 @@ async function buildContext(options: ContextOptions): Promise<DaemonContext> {
       paths,
       userName,
       buildEnv: config.apps.buildEnv,
+      programDirs: config.apps.path,
       runUidOf: (ownerUid) => runUidOf(ownerUid, config, users),
       limits: config.limits,
       usersAddress: config.docker.publishAddress,

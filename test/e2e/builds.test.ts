@@ -1,11 +1,14 @@
 /** Builds keep to their app, and what they make works in a copy, too. */
 import { execFile } from "node:child_process";
-import { mkdir, readdir, readFile, writeFile } from "node:fs/promises";
+import { chmod, mkdir, mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { createRequire } from "node:module";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import test from "ava";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
+import { systemDirs } from "../../src/identity/launch.ts";
+import { startDaemon } from "../support/daemon.ts";
 import { sharedDaemon } from "../support/daemon-test.ts";
 import { eventually } from "../support/eventually.ts";
 
@@ -56,6 +59,26 @@ test("npm and git in a build find no project above the app", async (t) => {
   t.true((await readdir(join(repo, "node_modules"))).includes("dep"));
   t.deepEqual(await readdir(join(repo, ".npm-global", "lib", "node_modules")), ["dep"]);
   await apps.removeApp({ id: "web" });
+});
+
+test("npm in a build goes by what the host says for all, such as which certificates count", async (t) => {
+  const dir = await mkdtemp(join(tmpdir(), "svc-npm-"));
+  t.teardown(() => rm(dir, { recursive: true }));
+  await chmod(dir, 0o755);
+  for (const name of ["bin", "etc"]) await mkdir(join(dir, name), { mode: 0o755 });
+  await writeFile(join(dir, "bin/node"), `#!/bin/sh\nexec "${process.execPath}" "$@"\n`, { mode: 0o755 });
+  await writeFile(join(dir, "etc/npmrc"), "cafile=/the/hosts.pem\n", { mode: 0o644 });
+  const path = JSON.stringify([join(dir, "bin"), ...systemDirs]);
+  await using daemon = await startDaemon({ config: `[apps]\npath = ${path}` });
+  const spec = join(daemon.dir, "package");
+  await writeManifest(spec, {
+    exec: ["sleep", "3600"],
+    build: [{ exec: ["sh", "-c", "npm config get cafile > cafile; npm config get prefix > prefix"] }],
+  });
+  await daemon.client(AppService).installApp({ spec });
+  const repo = join(daemon.storeDir, "apps/web/repo");
+  t.is(await readFile(join(repo, "cafile"), "utf8"), "/the/hosts.pem\n");
+  t.is(await readFile(join(repo, "prefix"), "utf8"), `${repo}/.npm-global\n`);
 });
 
 for (const { above, isTaken } of [

@@ -176,7 +176,7 @@ export async function startDaemon(options: DaemonOptions = {}): Promise<TestDaem
 }
 
 function withSearchPath(config: string): string {
-  if (searchPath.length === systemDirs.length) return config;
+  if (searchPath.length === systemDirs.length || /^path = /m.test(config)) return config;
   const table = `[apps]\npath = ${JSON.stringify(searchPath)}`;
   return config.includes("[apps]") ? config.replace("[apps]", table) : `${table}\n${config}`;
 }
