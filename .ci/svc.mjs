@@ -4,11 +4,18 @@
  */
 import { spawnSync } from "node:child_process";
 import { createHash } from "node:crypto";
-import { accessSync, constants, existsSync, globSync, readdirSync, rmSync, statSync } from "node:fs";
+// All of it, as the Node of who has not begun yet may have less: what is missing is no error of its own then.
+import * as fs from "node:fs";
 import { createRequire } from "node:module";
 import { join } from "node:path";
+import { fileURLToPath } from "node:url";
 
-const root = join(import.meta.dirname, "..");
+const { accessSync, constants, existsSync, globSync, readdirSync, rmSync, statSync } = fs;
+const root = join(fileURLToPath(import.meta.url), "../..");
+if (!existsSync(join(root, "node_modules/.package-lock.json"))) {
+  console.error(`svc: what this checkout needs is not installed yet: run npm start in ${root} first`);
+  process.exit(1);
+}
 const bundles = join(root, "node_modules/.cache/svc");
 /** Daemons and supervisors that run load parts of theirs later, so earlier bundles stay for a while. */
 const keptBundles = 10;
