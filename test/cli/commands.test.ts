@@ -287,6 +287,8 @@ const cases: CommandCase[] = [
   { args: ["api", "AppService.InstallApp", "--describe"], stdout: /spec +string +yes/ },
   { args: ["status", "x"], exitCode: 2, stderr: /too many arguments[^]*\nHow an app is: svc app info x\n$/ },
   { args: ["info", "x"], exitCode: 2, stderr: /It is: svc app info/ },
+  { args: ["app", "info", ""], exitCode: 2, stderr: /^svc: id must not be empty\n$/ },
+  { args: ["app", "remove", "", "--yes"], exitCode: 2, stderr: /^svc: id must not be empty\n$/ },
   { args: ["reload"], exitCode: 2, stderr: /^svc: unknown command 'reload'\nIt is: svc daemon reload\n$/ },
   { args: ["isntall", "x"], exitCode: 2, stderr: /\(Did you mean install\?\)/ },
   { args: ["lss"], exitCode: 2, stderr: /^svc: unknown command 'lss'\n\(Did you mean ls\?\)\n$/ },

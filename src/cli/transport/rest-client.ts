@@ -1,4 +1,5 @@
 /** Unary calls as REST: the answer is the JSON that `--json` prints. */
+import { invalidField } from "../../errors.ts";
 import { type CallOptions, defaultTimeoutMs } from "./client.ts";
 import type { UnaryCall } from "./calls.ts";
 import { readAll, send, type Endpoint } from "./http.ts";
@@ -39,6 +40,8 @@ export function bindRequest(
   const path = call.path.replace(/\{(\w+)\}/g, (_, field: string) => {
     const value = rest.get(field);
     rest.delete(field);
+    // Its route would be another one's, or none.
+    if (value === "") throw invalidField(field, "must not be empty");
     return encodeURIComponent(value as string);
   });
   if (call.body === "*") {
