@@ -34,6 +34,6 @@ test("in a checkout that was never started it says what to do", async (t) => {
   const failed = await t.throwsAsync<Error & { stderr: string; code: number }>(
     run(process.execPath, [join(dir, ".ci/svc.mjs"), "ls"]),
   );
-  t.is(failed?.stderr, `svc: what this checkout needs is not installed yet: run npm start in ${dir} first\n`);
-  t.is(failed?.code, 1);
+  t.is(failed.stderr, `svc: what this checkout needs is not installed yet: run npm start in ${dir} first\n`);
+  t.is(failed.code, 1);
 });
