@@ -73,7 +73,7 @@ export class Upgrader {
     try {
       await this.#requireReady(app, request);
     } catch (error) {
-      // Nobody has to stop an app to hear that there is nothing newer.
+      // Nobody has to stop an app to hear that there is nothing newer, or nothing of that name.
       if (await this.#isThere(app, request, work)) return upToDate(app);
       throw error;
     }
@@ -336,7 +336,10 @@ export class Upgrader {
     throw new SvcError("app_running", `app "${app.id}" is running; stop it before upgrading it`);
   }
 
-  /** Whether the app is what it would be upgraded to; false where that cannot be found out. */
+  /**
+   * Whether the app is what it would be upgraded to; false where that cannot be found out.
+   * @throws SvcError where there is no such version
+   */
   async #isThere(app: AppRecord, { version }: UpgradeRequest, work: WorkOptions): Promise<boolean> {
     try {
       await using resolved = await this.#options.packages.resolveUpgrade(
@@ -346,8 +349,10 @@ export class Upgrader {
         work,
       );
       return isSameRelease(app, resolved);
-    } catch {
+    } catch (error) {
       work.signal?.throwIfAborted();
+      // To stop it would not help.
+      if (error instanceof SvcError && ["not_found", "invalid_argument"].includes(error.code)) throw error;
       return false;
     }
   }

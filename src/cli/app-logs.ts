@@ -1,19 +1,23 @@
 /** The end of an app's log, and what comes after it. */
 import type { CommandContext } from "./context.ts";
 import { printLogs, type LogsOptions } from "./logs.ts";
-import { SeenLines } from "./seen-lines.ts";
+import { SeenLines, type FollowedLog } from "./seen-lines.ts";
 import { calls } from "./transport/calls.ts";
 
 export async function showAppLogs(context: CommandContext, id: string, options: LogsOptions): Promise<void> {
-  const { tail, timestamps = false, follow = false } = options;
-  if (follow) return followLogs(context, { id, tail, timestamps });
-  const logs = await context.call(calls.getAppLogs, { id, tail, timestamps });
+  const { tail, since, timestamps = false, follow = false } = options;
+  const sinceMs = since?.(context.host.now());
+  if (follow) return followLogs(context, { id, tail, sinceMs, timestamps });
+  const logs = await context.call(calls.getAppLogs, {
+    ...{ id, tail, timestamps },
+    ...(sinceMs !== undefined && { since: new Date(sinceMs).toISOString() }),
+  });
   return context.json ? context.printJson(logs) : printLogs(context, logs);
 }
 
 async function followLogs(
   context: CommandContext,
-  { id, ...log }: { id: string; tail: number; timestamps: boolean },
+  { id, ...log }: { id: string } & FollowedLog,
 ): Promise<void> {
   const { AppLogsSchema, AppService } = await import("../../gen/svc/v1/app_pb.ts");
   const { messageToRest } = await import("./transport/rest-json.ts");

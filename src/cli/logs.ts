@@ -1,10 +1,13 @@
 /** The lines of a log, as `svc app logs` and `svc docker logs` print them. */
 import type { CommandContext } from "./context.ts";
 import { escapeControls } from "./render/escape.ts";
+import type { Moment } from "./option-values.ts";
 import { formatBytes } from "./render/units.ts";
 
 export interface LogsOptions {
   readonly tail: number;
+  /** All lines from then on instead. */
+  readonly since?: Moment;
   readonly follow?: boolean;
   readonly timestamps?: boolean;
 }

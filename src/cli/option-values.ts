@@ -31,6 +31,23 @@ export function parseDuration(leastSecs: number, mostSecs: number): (text: strin
   };
 }
 
+/** An instant, in milliseconds since 1970, as seen at `nowMs`. */
+export type Moment = (nowMs: number) => number;
+
+const dayOrTime = /^\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d)?)?$/;
+
+/** `90s`, `10m`, `1h30m` before now, or a day or time such as `2026-11-28T02:00`, which is local where it names no zone. */
+export function parseMoment(text: string): Moment {
+  const secs = sumOfUnits(text);
+  if (secs !== undefined) return (nowMs) => nowMs - secs * 1_000;
+  // Of a day alone ECMAScript takes the midnight of UTC.
+  const ms = dayOrTime.test(text) ? Date.parse(text.length > 10 ? text : `${text}T00:00`) : Number.NaN;
+  if (Number.isFinite(ms) && ms >= 0) return () => ms;
+  throw new InvalidArgumentError(
+    "It must be how long ago, such as 10m or 1h30m, or a time such as 2026-11-28T02:00.",
+  );
+}
+
 function sumOfUnits(text: string): number | undefined {
   const parts = /^(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?$/.exec(text);
   if (parts === null || text === "") return undefined;

@@ -15,6 +15,8 @@ interface Moment {
 export interface FollowedLog {
   /** Lines to begin with. */
   readonly tail: number;
+  /** All from this instant on instead, Unix milliseconds. */
+  readonly sinceMs?: number | undefined;
   /** Whether lines keep their times. */
   readonly timestamps: boolean;
 }
@@ -42,12 +44,12 @@ export class SeenLines {
   request(): { readonly tail: number; readonly since?: Moment; readonly timestamps: true } {
     const hasBegun = this.#hasBegun;
     this.#hasBegun = true;
-    if (!hasBegun) return { tail: this.#log.tail, timestamps: true };
+    const { tail, sinceMs } = this.#log;
+    if (!hasBegun)
+      return { tail, ...(sinceMs !== undefined && { since: momentOf(sinceMs) }), timestamps: true };
     this.#repeated = { lastMs: this.#lastMs, count: this.#count };
     // Where nothing was printed, there is no moment but the beginning.
-    const fromMs = Math.max(0, this.#lastMs);
-    const since = { seconds: BigInt(Math.floor(fromMs / 1_000)), nanos: (fromMs % 1_000) * 1_000_000 };
-    return { tail: resumeTail, since, timestamps: true };
+    return { tail: resumeTail, since: momentOf(Math.max(sinceMs ?? 0, this.#lastMs)), timestamps: true };
   }
 
   /** What is told, with the lines that are new as they are to be shown; undefined where it was told before. */
@@ -82,4 +84,9 @@ export class SeenLines {
     else if (ms === this.#lastMs) this.#count++;
     return false;
   }
+}
+
+function momentOf(ms: number): Moment {
+  const seconds = Math.floor(ms / 1_000);
+  return { seconds: BigInt(seconds), nanos: (ms - seconds * 1_000) * 1_000_000 };
 }

@@ -90,6 +90,12 @@ const cases: CommandCase[] = [
   { args: ["app", "logs", "hello", "-n", "7"], stdout: /^one of 7 \x1b\]0;title\x07\ntwo of hello\n$/ },
   { args: ["app", "logs", "hello", "-n", "x"], exitCode: 2, stderr: /must be 0 to 100000/ },
   {
+    args: ["app", "logs", "hello", "--since", "noon"],
+    exitCode: 2,
+    stderr: /must be how long ago, such as 10m/,
+  },
+  { args: ["app", "logs", "hello", "--since", "10m", "-n", "5"], exitCode: 2, stderr: /cannot be used with/ },
+  {
     args: ["app", "settings", "hello"],
     stdout: /port +8080 +8080 +Where it listens\ngreeting +hi +hello[^]*\npassword +\(not set\)/,
   },
@@ -373,6 +379,10 @@ for (const [args, path] of [
   [["status"], "/v1/status"],
   [["app", "info", "hello"], "/v1/apps/hello"],
   [["app", "logs", "hello"], "/v1/apps/hello/logs?tail=100&timestamps=false"],
+  [
+    ["app", "logs", "hello", "--since", "2026-11-28T02:00+01:00"],
+    "/v1/apps/hello/logs?tail=100&timestamps=false&since=2026-11-28T01%3A00%3A00.000Z",
+  ],
   [["app", "settings", "hello"], "/v1/apps/hello/settings"],
   [["disk"], "/v1/disk"],
   [["ports"], "/v1/ports"],

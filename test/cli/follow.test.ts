@@ -122,6 +122,10 @@ test("lines that were printed are known by their time, and by how many had it", 
   t.is(fromNow.request().tail, 0);
   t.like(fromNow.request(), { since: { seconds: 1_000n, nanos: 0 } });
   t.deepEqual(fromNow.unseen([line(999_999, "before"), line(1_000_001, "since")]), [{ text: "since" }]);
+
+  const fromThen = new SeenLines(context, { tail: 100, sinceMs: 5_250, timestamps: true });
+  for (const what of ["the first time", "again, with nothing printed"])
+    t.like(fromThen.request(), { since: { seconds: 5n, nanos: 250_000_000 } }, what);
 });
 
 /** A program that counts, ten lines in each tenth of a second, and an app of it that runs. */

@@ -127,6 +127,9 @@ test("a running app is stopped for its upgrade when that is asked for, and runs 
     { upToDate: true, from: "v1.0.0", to: "v1.0.0", restarted: false },
     "nobody has to stop it to hear that there is nothing newer",
   );
+  const nowhere = await errorOf(apps.upgradeApp({ id, version: "v9" }));
+  t.like(nowhere, { code: "NotFound" }, "nor that there is no such version");
+  t.regex(nowhere.message, /v9/);
   t.is((await apps.getApp({ id })).state, "RUNNING");
 
   await addVersion(repository, port, { version: "1.1.0", files: { COPYING: "Share.\n" } });

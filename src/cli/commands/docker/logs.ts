@@ -4,7 +4,7 @@ import type { CommandContext } from "../../context.ts";
 import { addLogsOptions } from "../../logs-options.ts";
 import { printLogs, type LogsOptions } from "../../logs.ts";
 import type { RunCommand } from "../../run-command.ts";
-import { SeenLines } from "../../seen-lines.ts";
+import { SeenLines, type FollowedLog } from "../../seen-lines.ts";
 import { calls } from "../../transport/calls.ts";
 
 export function addLogsCommand(parent: Command, run: RunCommand): void {
@@ -18,15 +18,19 @@ export function addLogsCommand(parent: Command, run: RunCommand): void {
 }
 
 async function showLogs(context: CommandContext, container: string, options: LogsOptions): Promise<void> {
-  const { tail, timestamps = false, follow = false } = options;
-  if (follow) return followLogs(context, { container, tail, timestamps });
-  const logs = await context.call(calls.getContainerLogs, { container, tail, timestamps });
+  const { tail, since, timestamps = false, follow = false } = options;
+  const sinceMs = since?.(context.host.now());
+  if (follow) return followLogs(context, { container, tail, sinceMs, timestamps });
+  const logs = await context.call(calls.getContainerLogs, {
+    ...{ container, tail, timestamps },
+    ...(sinceMs !== undefined && { since: new Date(sinceMs).toISOString() }),
+  });
   return context.json ? context.printJson(logs) : printLogs(context, logs);
 }
 
 async function followLogs(
   context: CommandContext,
-  { container, ...log }: { container: string; tail: number; timestamps: boolean },
+  { container, ...log }: { container: string } & FollowedLog,
 ): Promise<void> {
   const { ContainerLogsSchema, DockerService } = await import("../../../../gen/svc/v1/docker_pb.ts");
   const { messageToRest } = await import("../../transport/rest-json.ts");
