@@ -101,7 +101,8 @@ export class AuditReader {
         previous = { seq, hash };
         records += 1;
       }
-      if (page.length < verifyPageSize) break;
+      // Behind the head that it began with is the next one's: where records come faster than they are read there is no end.
+      if (page.length < verifyPageSize || previous.seq >= head.seq) break;
       await setImmediate();
     }
     return previous.seq < head.seq ? result(`record ${previous.seq + 1} is missing`) : result();

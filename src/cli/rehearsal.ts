@@ -10,7 +10,6 @@ import { join } from "node:path";
 import { Writable } from "node:stream";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
-import type * as SettingsThread from "../packages/settings-thread.ts";
 import type { CliHost, OutputStream } from "./host.ts";
 import type { RunDaemon } from "./run-command.ts";
 
@@ -83,7 +82,7 @@ const settings = {
  * @param manifest one as authors write them
  */
 export async function rehearsePackages(entry: URL, manifest: string): Promise<void> {
-  const { answer } = (await import(fileURLToPath(entry))) as typeof SettingsThread;
+  const { answer } = (await import(fileURLToPath(entry))) as { answer: (task: object) => Promise<unknown> };
   const text = readFileSync(manifest, "utf8");
   await answer({ kind: "manifest", text });
   await answer(settings);
