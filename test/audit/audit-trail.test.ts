@@ -5,9 +5,11 @@ import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { fileURLToPath } from "node:url";
 import test from "ava";
+import { contentOf, hashOf, type AuditRow } from "../../src/audit/audit-record.ts";
 import { AuditReader } from "../../src/audit/audit-reader.ts";
 import { AuditTrail, recordsLostMethod, type AuditTrailOptions } from "../../src/audit/audit-trail.ts";
 import { SvcError } from "../../src/errors.ts";
+import type { Store } from "../../src/store/store.ts";
 import { openStore, temporaryDir, temporaryStore } from "../store/support/temporary-store.ts";
 import { fixtureEnvironment } from "../support/fixture-environment.ts";
 import { auditedCall } from "./support/calls.ts";
@@ -179,6 +181,24 @@ test("verifying goes on while records come and are pruned", async (t) => {
     await appending;
   }
   t.true((await reader.verify()).anchor.seq > 0, "something was pruned meanwhile");
+});
+
+test("a look at the trail ends at its head, however many records come meanwhile", async (t) => {
+  const content = contentOf(auditedCall(1), now());
+  const hashes: Buffer[] = [Buffer.alloc(32)];
+  const ends = { anchor_seq: 0, anchor_hash: hashes[0], head_seq: 250 };
+  for (let seq = 1; seq <= ends.head_seq; seq++) hashes.push(hashOf(hashes[seq - 1]!, seq, content));
+  const [head_hash] = hashes.slice(-1);
+  // Each page that is read is full.
+  const all = (_sql: string, from: number, limit: number): AuditRow[] =>
+    Array.from({ length: limit }, (_, at) => {
+      const seq = from + at + 1;
+      const hash = (hashes[seq] ??= hashOf(hashes[seq - 1]!, seq, content));
+      return { ...content, seq, hash };
+    });
+  const store = { get: () => ({ ...ends, head_hash }), all } as unknown as Pick<Store, "all" | "get">;
+  const verified = await new AuditReader(store).verify(AbortSignal.timeout(10_000));
+  t.like(verified, { problem: undefined, records: 300, head: { seq: ends.head_seq } });
 });
 
 test("what could not be written is logged, and the trail says how much is missing", async (t) => {
