@@ -16,11 +16,10 @@ import {
   objectOf,
   oneOf,
   orNull,
+  readChecked,
   readDocument,
-  readJson,
   recordOf,
   requireFields,
-  UnreadableRow,
   type Check,
   type Fields,
 } from "../store/row-document.ts";
@@ -198,8 +197,7 @@ export const appRows: RowKind<AppRow, AppRecord> = {
 /** @throws UnreadableRow */
 function recordOfRow(row: AppRow): AppRecord {
   requireFields(row, columns);
-  const settings = readJson(row.settings);
-  if (!isObject(settings)) throw new UnreadableRow("its settings are no object");
+  const settings = readChecked(row.settings, isObject, "its settings are no object");
   return {
     // Records from before these were kept have none.
     accepted: nothingAccepted,

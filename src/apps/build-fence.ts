@@ -2,10 +2,11 @@
  * What package managers do not look beyond. npm works in the nearest directory above with a `package.json` or a
  * `node_modules`: in a package without either that would be whatever the store lies in, such as somebody's own project.
  */
-import { access, constants, realpath } from "node:fs/promises";
+import { constants, realpath } from "node:fs/promises";
 import { dirname, join, matchesGlob, relative } from "node:path";
 import { findProgram } from "../identity/find-program.ts";
 import type { Identity } from "../identity/identity.ts";
+import { mayAccess } from "../lib/may-access.ts";
 import { checkoutOf } from "../runtimes/app-tree.ts";
 import type { RunnableApp } from "../runtimes/runtime.ts";
 
@@ -57,11 +58,7 @@ async function systemNpmConfig(programDirs: readonly string[]): Promise<string |
   const node = await findProgram("node", programDirs);
   const besideNode = node === undefined ? [] : [join(await realpath(node), "../../etc/npmrc")];
   for (const path of [...besideNode, "/etc/npmrc"]) {
-    const isThere = await access(path, constants.R_OK).then(
-      () => true,
-      () => false,
-    );
-    if (isThere) return path;
+    if (await mayAccess(path, constants.R_OK)) return path;
   }
   return undefined;
 }

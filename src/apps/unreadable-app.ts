@@ -22,7 +22,7 @@ export function requireReadable(app: AppRecord): void {
 const reason = `${damaged}: restore a backup of it as a new app, then remove it; until then it can only be stopped`;
 
 export function standInOf(row: AppRow): AppRecord {
-  const runtime = isRuntime(row.runtime) ? (row.runtime as AppRuntime) : "process";
+  const runtime = isRuntime(row.runtime) ? row.runtime : "process";
   const createdAtMs = isInstant(row.created_at) ? row.created_at : 0;
   return {
     unreadable: true,

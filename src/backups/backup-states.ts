@@ -19,10 +19,9 @@ import {
   maybe,
   oneOf,
   orNull,
+  readChecked,
   readDocument,
-  readJson,
   requireFields,
-  UnreadableRow,
   type Fields,
 } from "../store/row-document.ts";
 import { RowReader, type RowKind } from "../store/row-reader.ts";
@@ -70,7 +69,7 @@ interface KeptPolicy extends Omit<PolicyRow, "policy" | "last_storages"> {
 type PolicyDocument = Omit<BackupPolicySpec, "catchUp"> & Partial<Pick<BackupPolicySpec, "catchUp">>;
 
 const documentFields: Fields<PolicyDocument> = {
-  trigger: (value) => value === "" || (isText(value) && triggerProblem(value as string) === undefined),
+  trigger: (value) => value === "" || (isText(value) && triggerProblem(value) === undefined),
   storages: listOf(isText),
   mode: oneOf(["live", "pause", "stop"]),
   verify: isFlag,
@@ -93,12 +92,12 @@ export const policyRows: RowKind<PolicyRow, KeptPolicy> = {
   nameOf: ({ app_id }) => `the backup policy of app "${app_id}"`,
   read: (row) => {
     requireFields(row, columns);
-    const storages = readJson(row.last_storages ?? "[]");
-    if (!listOf(isText)(storages)) throw new UnreadableRow("it has no right last_storages");
+    const problem = "it has no right last_storages";
+    const storages = readChecked(row.last_storages ?? "[]", listOf(isText), problem);
     const document =
       row.policy === null ? undefined : readDocument<PolicyDocument>(row.policy, documentFields);
     const spec = document && { ...document, catchUp: document.catchUp ?? "none" };
-    return { ...row, spec, storages: storages as string[] };
+    return { ...row, spec, storages };
   },
 };
 

@@ -278,9 +278,11 @@ async function bundleSettingsThread(): Promise<string[]> {
 
 /** Of which something is left in the outputs. */
 function inputsOf(outputs: Metafile["outputs"]): string[] {
-  return Object.values(outputs).flatMap(({ inputs }) =>
-    Object.keys(inputs).filter((file) => (inputs[file]?.bytesInOutput ?? 0) > 0),
-  );
+  return Object.values(outputs).flatMap(keptInputs);
+}
+
+function keptInputs({ inputs }: Metafile["outputs"][string]): string[] {
+  return Object.keys(inputs).filter((file) => (inputs[file]?.bytesInOutput ?? 0) > 0);
 }
 
 /** CommonJS for the same reasons. What they load later they find by their own place. */
@@ -359,8 +361,8 @@ async function writePieces({ outputFiles, metafile }: BuildResult<typeof kept>):
 
 /** Names of the files of which nothing is evaluated while the daemon starts. */
 function piecesForLater(outputs: Metafile["outputs"]): ReadonlySet<string> {
-  const found = Object.entries(outputs).filter(([, { inputs }]) => {
-    const files = Object.keys(inputs).filter((file) => (inputs[file]?.bytesInOutput ?? 0) > 0);
+  const found = Object.entries(outputs).filter(([, output]) => {
+    const files = keptInputs(output);
     return files.length > 0 && files.every((file) => forLater.test(file));
   });
   return new Set(found.map(([path]) => basename(path)));

@@ -1,15 +1,10 @@
 /** Which lines of a log were printed already, where it is followed again behind a daemon that was away. */
+import { timestampFromMs, type Timestamp } from "@bufbuild/protobuf/wkt";
 import type { CommandContext } from "./context.ts";
 
 interface Line {
   /** RFC 3339, to the millisecond. */
   readonly time?: string | undefined;
-}
-
-/** As the contract has it. */
-interface Moment {
-  readonly seconds: bigint;
-  readonly nanos: number;
 }
 
 export interface FollowedLog {
@@ -19,6 +14,13 @@ export interface FollowedLog {
   readonly sinceMs?: number | undefined;
   /** Whether lines keep their times. */
   readonly timestamps: boolean;
+}
+
+/** As the contract has it. */
+export interface LogRequest {
+  readonly tail: number;
+  readonly since?: Timestamp;
+  readonly timestamps: true;
 }
 
 /** Of a daemon that does not know yet what comes from a moment on. */
@@ -41,15 +43,19 @@ export class SeenLines {
   }
 
   /** What to ask for, the first time or again. */
-  request(): { readonly tail: number; readonly since?: Moment; readonly timestamps: true } {
+  request(): LogRequest {
     const hasBegun = this.#hasBegun;
     this.#hasBegun = true;
     const { tail, sinceMs } = this.#log;
     if (!hasBegun)
-      return { tail, ...(sinceMs !== undefined && { since: momentOf(sinceMs) }), timestamps: true };
+      return { tail, ...(sinceMs !== undefined && { since: timestampFromMs(sinceMs) }), timestamps: true };
     this.#repeated = { lastMs: this.#lastMs, count: this.#count };
     // Where nothing was printed, there is no moment but the beginning.
-    return { tail: resumeTail, since: momentOf(Math.max(sinceMs ?? 0, this.#lastMs)), timestamps: true };
+    return {
+      tail: resumeTail,
+      since: timestampFromMs(Math.max(sinceMs ?? 0, this.#lastMs)),
+      timestamps: true,
+    };
   }
 
   /** What is told, with the lines that are new as they are to be shown; undefined where it was told before. */
@@ -84,9 +90,4 @@ export class SeenLines {
     else if (ms === this.#lastMs) this.#count++;
     return false;
   }
-}
-
-function momentOf(ms: number): Moment {
-  const seconds = Math.floor(ms / 1_000);
-  return { seconds: BigInt(seconds), nanos: (ms - seconds * 1_000) * 1_000_000 };
 }

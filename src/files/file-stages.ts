@@ -7,7 +7,7 @@ import type { Stage, StageRecord } from "../identity/host-work.ts";
 import { SvcError } from "../errors.ts";
 import type { Log } from "../lib/log.ts";
 import { isExecutorAlive, readExecutor, type Executor } from "../store/executors.ts";
-import { isText, listOf, readJson, UnreadableRow } from "../store/row-document.ts";
+import { isText, listOf, readChecked } from "../store/row-document.ts";
 import { RowReader, type RowKind } from "../store/row-reader.ts";
 import type { Store } from "../store/store.ts";
 
@@ -22,9 +22,8 @@ export const stageRows: RowKind<StageRow, Stage & { executor: Executor }> = {
   table: "file_stages",
   nameOf: ({ name, uid }) => `the work of uid ${uid} on files ("${name}")`,
   read: ({ name, uid, beside, executor }) => {
-    const paths = readJson(beside);
-    if (!listOf(isText)(paths)) throw new UnreadableRow("it has no right beside");
-    return { name, uid, beside: paths as string[], executor: readExecutor(executor) };
+    const paths = readChecked(beside, listOf(isText), "it has no right beside");
+    return { name, uid, beside: paths, executor: readExecutor(executor) };
   },
 };
 

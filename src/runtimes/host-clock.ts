@@ -1,5 +1,5 @@
 /** The time zone of the host: no secret, and root's own, so everybody's containers may read it. */
-import { access } from "node:fs/promises";
+import { mayAccess } from "../lib/may-access.ts";
 
 export const hostClock: ReadonlySet<string> = new Set(["/etc/localtime", "/etc/timezone"]);
 
@@ -7,10 +7,7 @@ export const hostClock: ReadonlySet<string> = new Set(["/etc/localtime", "/etc/t
 export async function missingClock(): Promise<ReadonlySet<string>> {
   const missing = new Set(hostClock);
   for (const path of hostClock) {
-    await access(path).then(
-      () => missing.delete(path),
-      () => undefined,
-    );
+    if (await mayAccess(path)) missing.delete(path);
   }
   return missing;
 }

@@ -11,6 +11,9 @@ export class UnreadableRow extends Error {}
 
 export type Check = (value: unknown) => boolean;
 
+/** A check that tells what the value is. */
+type Guard<T> = (value: unknown) => value is T;
+
 /** What each field of a document must be. */
 export type Fields<T> = Readonly<Record<keyof T & string, Check>>;
 
@@ -22,7 +25,7 @@ export function readDocument<T>(text: unknown, fields: Fields<NoInfer<T>>): T {
 }
 
 /** @throws UnreadableRow */
-export function readJson(text: unknown): unknown {
+function readJson(text: unknown): unknown {
   if (typeof text !== "string") throw new UnreadableRow("it is no text");
   try {
     return JSON.parse(text);
@@ -30,6 +33,17 @@ export function readJson(text: unknown): unknown {
     // Its message would show some of the text.
     throw new UnreadableRow("it is no JSON");
   }
+}
+
+/**
+ * What a row keeps as JSON that is no document.
+ * @param problem what is wrong with it where it fails its check
+ * @throws UnreadableRow
+ */
+export function readChecked<T>(text: unknown, check: Guard<T>, problem: string): T {
+  const value = readJson(text);
+  if (!check(value)) throw new UnreadableRow(problem);
+  return value;
 }
 
 /** @throws UnreadableRow */
@@ -40,10 +54,12 @@ export function requireFields<T>(value: unknown, fields: Fields<NoInfer<T>>): as
 }
 
 /** The check of an object that is part of a document. */
-export function objectOf<T>(fields: Fields<T>): Check {
-  return (value) => isObject(value) && wrongFields(value, fields).length === 0;
+export function objectOf<T>(fields: Fields<T>): Guard<T> {
+  return (value): value is T => isObject(value) && wrongFields(value, fields).length === 0;
 }
 
+export function listOf<T>(check: Guard<T>): Guard<T[]>;
+export function listOf(check: Check): Check;
 export function listOf(check: Check): Check {
   return (value) => Array.isArray(value) && value.every(check);
 }
@@ -62,11 +78,13 @@ export function orNull(check: Check): Check {
   return (value) => value === null || check(value);
 }
 
-export function oneOf(words: readonly string[]): Check {
-  return (value) => typeof value === "string" && words.includes(value);
+export function oneOf<Word extends string>(words: readonly Word[]): Guard<Word> {
+  return (value): value is Word => (words as readonly unknown[]).includes(value);
 }
 
-export const isText: Check = (value) => typeof value === "string";
+export function isText(value: unknown): value is string {
+  return typeof value === "string";
+}
 export const isFlag: Check = (value) => typeof value === "boolean";
 export const isNumber: Check = (value) => typeof value === "number";
 export const isWhole: Check = (value) => Number.isSafeInteger(value);

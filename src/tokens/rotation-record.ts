@@ -5,7 +5,7 @@
  */
 import { SvcError } from "../errors.ts";
 import type { Log } from "../lib/log.ts";
-import { isInstant, isText, listOf, objectOf, readJson, UnreadableRow } from "../store/row-document.ts";
+import { isInstant, isText, listOf, objectOf, readChecked } from "../store/row-document.ts";
 import { RowReader, type RowKind } from "../store/row-reader.ts";
 import { StoreConflict, type Store } from "../store/store.ts";
 
@@ -35,11 +35,7 @@ export const windowRows: RowKind<WindowsRow, RotationWindow[]> = {
   table: "meta",
   where: `key = '${key}'`,
   nameOf: () => "the rotation of the primary token",
-  read: ({ value }) => {
-    const windows = readJson(value);
-    if (!isWindows(windows)) throw new UnreadableRow("it is no list of windows");
-    return windows as RotationWindow[];
-  },
+  read: ({ value }) => readChecked(value, isWindows, "it is no list of windows"),
 };
 
 export class RotationRecord {
@@ -94,5 +90,5 @@ export class RotationRecord {
 }
 
 function isDigest(value: unknown): boolean {
-  return isText(value) && /^[0-9a-f]{64}$/.test(value as string);
+  return isText(value) && /^[0-9a-f]{64}$/.test(value);
 }

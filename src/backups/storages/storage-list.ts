@@ -71,7 +71,7 @@ type StorageDocument = Pick<StorageEntry, "maxBytesPerSec"> & {
 const isLocal = objectOf<LocalLocation>({ kind: oneOf(["local"]), dir: isText });
 const isS3 = objectOf<S3Location>({
   kind: oneOf(["s3"]),
-  endpoint: (value) => isText(value) && URL.canParse(value as string),
+  endpoint: (value) => isText(value) && URL.canParse(value),
   ...{ region: isText, bucket: isText },
   ...{ accessKey: isText, secretKey: isText, prefix: isText, pathStyle: maybe(isFlag), ca: maybe(isText) },
 });

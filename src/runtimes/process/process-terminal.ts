@@ -1,7 +1,8 @@
 /** Terminals of apps that run as processes. */
-import { access, constants } from "node:fs/promises";
+import { constants } from "node:fs/promises";
 import { SvcError, invalidField } from "../../errors.ts";
 import type { Identities } from "../../identity/identities.ts";
+import { mayAccess } from "../../lib/may-access.ts";
 import {
   defaultTerminalSize,
   type Terminal,
@@ -117,13 +118,7 @@ async function programOf(
   if (command.length > 0) return command;
   const { shell } = (await identities.as(app.uid)).user;
   // An account of a service has one that says no.
-  const isShell = shell !== "" && !/\/(nologin|false|sync)$/.test(shell) && (await isExecutable(shell));
+  const isShell =
+    shell !== "" && !/\/(nologin|false|sync)$/.test(shell) && (await mayAccess(shell, constants.X_OK));
   return [isShell ? shell : "/bin/sh", ...(withoutTerminal ? [] : ["-i"])];
-}
-
-async function isExecutable(path: string): Promise<boolean> {
-  return access(path, constants.X_OK).then(
-    () => true,
-    () => false,
-  );
 }

@@ -1,9 +1,10 @@
 /** The host's systemd, asked through systemctl(1) with an argv, never on the event loop. */
-import { access, readFile } from "node:fs/promises";
+import { readFile } from "node:fs/promises";
 import { SvcError } from "../../errors.ts";
 import type { Identities } from "../../identity/identities.ts";
 import { findProgram } from "../../identity/find-program.ts";
 import { systemDirs } from "../../identity/launch.ts";
+import { mayAccess } from "../../lib/may-access.ts";
 
 /** What `systemctl show` says of a unit, by property. */
 export type UnitProperties = Readonly<Record<string, string>>;
@@ -15,21 +16,14 @@ const maxShownBytes = 6 * 1024 * 1024;
 
 /** Whether systemd runs on this host, and listens to a daemon of this uid. */
 export async function isSystemdHost(selfUid: number): Promise<boolean> {
-  return selfUid === 0 && (await isThere(bootedDir));
-}
-
-async function isThere(path: string): Promise<boolean> {
-  return access(path).then(
-    () => true,
-    () => false,
-  );
+  return selfUid === 0 && (await mayAccess(bootedDir));
 }
 
 /** What systemd can hold units to on this host: that for which the kernel has a controller. */
 export async function unitLimits(): Promise<{ memory: boolean; cpus: boolean }> {
   const unified = await readFile("/sys/fs/cgroup/cgroup.controllers", "utf8").catch(() => "");
   const has = async (controller: string): Promise<boolean> =>
-    unified.split(/\s/).includes(controller) || (await isThere(`/sys/fs/cgroup/${controller}`));
+    unified.split(/\s/).includes(controller) || (await mayAccess(`/sys/fs/cgroup/${controller}`));
   return { memory: await has("memory"), cpus: await has("cpu") };
 }
 

@@ -47,11 +47,7 @@ export async function readServiceLog(
       const reader = createReader(hasTerminal);
       const latest = new LatestLines(tail);
       const path = `/services/${serviceId}/logs?`;
-      for await (const chunk of await openLog(docker, path, {
-        ...logQuery(tail),
-        details: true,
-        follow: false,
-      })) {
+      for await (const chunk of await openLog(docker, path, { ...query(tail), follow: false })) {
         latest.add(named(reader.read(chunk), part, tasks));
       }
       latest.add(named(reader.end(), part, tasks));
@@ -73,11 +69,7 @@ export async function readTaskLog(
       const reader = createReader(hasTerminal);
       const lines: LogRecord[] = [];
       const path = `/tasks/${taskId}/logs?`;
-      for await (const chunk of await openLog(docker, path, {
-        ...logQuery(tail),
-        details: true,
-        follow: false,
-      })) {
+      for await (const chunk of await openLog(docker, path, { ...query(tail), follow: false })) {
         lines.push(...reader.read(chunk));
       }
       lines.push(...reader.end());
@@ -145,8 +137,7 @@ export async function* followServiceLog(
 ): AsyncGenerator<LogChunk, void> {
   using opened = await engine.open(
     "follow the log of a service",
-    (docker) =>
-      docker.getService(serviceId).logs({ ...logQuery(tail, sinceMs), details: true, follow: true }),
+    (docker) => docker.getService(serviceId).logs({ ...query(tail, sinceMs), follow: true }),
     { signal, of: `the service ${serviceId}` },
   );
   const reader = createReader(hasTerminal);
@@ -240,6 +231,11 @@ function createReader(hasTerminal: boolean): FramedLogReader | TerminalLogReader
   return new FramedLogReader(
     (bytes) => details.exec(bytes.toString("latin1", 0, maxDetailsLength))?.[0].length ?? 0,
   );
+}
+
+/** With the details, which name the task of a line. */
+function query(tail: number, sinceMs?: number) {
+  return { ...logQuery(tail, sinceMs), details: true } as const;
 }
 
 function named(lines: readonly LogRecord[], part: string, tasks: readonly SwarmTask[]): LogRecord[] {
