@@ -50,9 +50,13 @@ async function svc(args: readonly string[], end?: RegExp): Promise<Run> {
     stdio: ["ignore", "pipe", "pipe"],
   });
   const output = { out: "", err: "" };
+  let isOver = false;
   child.stdout.on("data", (chunk) => {
     output.out += String(chunk);
-    if (end?.test(output.out) === true) child.kill("SIGINT");
+    if (isOver || end?.test(output.out) !== true) return;
+    // Once: a second one ends it at once, by the signal.
+    isOver = true;
+    child.kill("SIGINT");
   });
   child.stderr.on("data", (chunk) => (output.err += String(chunk)));
   const [code] = (await once(child, "close")) as [number | null];
