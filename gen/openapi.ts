@@ -1821,7 +1821,8 @@ export interface paths {
         };
         /**
          * The newest system sample
-         * @description The newest system sample. `not_ready` (unavailable) until the first one exists.
+         * @description The newest system sample. A daemon that has just been started waits for its first one, about a second; `not_ready`
+         *     (unavailable) where that does not come in 5 s.
          *
          *     Access: any identified caller; a regular user sees and changes what is their own.
          *

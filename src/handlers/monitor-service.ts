@@ -18,7 +18,7 @@ export function createMonitorService(
   processes: HostProcesses,
 ): ServiceImpl<typeof MonitorService> {
   return {
-    getSystemMetrics: () => systemMetrics(metrics.newest()),
+    getSystemMetrics: async (_request, { signal }) => systemMetrics(await metrics.newest(signal)),
 
     getMetricsHistory: async ({ limit = defaultHistory, since, step }, context) => {
       const question = {

@@ -27,6 +27,8 @@ export interface HostMetricsOptions {
 
 /** Shares and rates need some time to be of, and who asks first is not to wait for long. */
 const firstAfterMs = 1_000;
+/** A host that cannot be read in this time is not waited for. */
+const patienceMs = 5_000;
 const maxBytes = { day: 24 * 1024 * 1024, month: 12 * 1024 * 1024 };
 
 export class HostMetrics implements AsyncDisposable {
@@ -50,8 +52,16 @@ export class HostMetrics implements AsyncDisposable {
     this.#work = this.#begin();
   }
 
-  /** @throws SvcError `not_ready` until the first sample exists */
-  newest(): HostSample {
+  /**
+   * The newest sample; the first one, where that is to come, as soon as it is taken.
+   * @throws SvcError `not_ready` when it does not come in 5 s; the signal's reason
+   */
+  async newest(signal: AbortSignal): Promise<HostSample> {
+    if (this.#newest === undefined) {
+      const over = Promise.withResolvers<undefined>();
+      using _timer = this.#options.clock.setTimer(patienceMs, () => over.resolve(undefined));
+      await unlessAborted(Promise.race([this.#next.promise, over.promise]), signal);
+    }
     if (this.#newest !== undefined) return this.#newest;
     const why = "the host's first sample is not taken yet; ask again in a moment";
     throw new SvcError("not_ready", why);

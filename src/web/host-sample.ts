@@ -2,12 +2,10 @@
 import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import type { SystemMetrics } from "../../gen/svc/v1/monitor_pb.ts";
-import { isUnauthenticated, reasonOf, type Api } from "./api.ts";
+import { isUnauthenticated, type Api } from "./api.ts";
 
 /** A sample is taken every few seconds, and a second stream would take a connection from the browser's other tabs. */
 const sampleMs = 5_000;
-/** A daemon that has just been started takes its first one in a moment. */
-const notReadyMs = 500;
 
 /** The newest sample, for as long as somebody looks; undefined until there is one. */
 export function useHostSample(api: Api): SystemMetrics | undefined {
@@ -29,7 +27,6 @@ export function useSample<T>(
       } catch (error) {
         // Whether the daemon answers is said elsewhere.
         if (isUnauthenticated(error)) over.abort();
-        if (reasonOf(error) === "not_ready") setTimeout(() => void take(), notReadyMs);
       }
     };
     void take();

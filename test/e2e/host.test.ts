@@ -40,9 +40,9 @@ function pidOf(child: ChildProcess): number {
   return child.pid;
 }
 
-test("metrics come within seconds, as other programs read them, over every protocol", async (t) => {
+test("metrics come at once, as other programs read them, over every protocol", async (t) => {
   await using daemon = await startDaemon({ config });
-  const sample = await eventually(() => daemon.client(MonitorService).getSystemMetrics({}));
+  const sample = await daemon.client(MonitorService).getSystemMetrics({});
   t.is(sample.cpuCount, availableParallelism());
   t.is(sample.cores.length, sample.cpuCount);
   const { cpu } = sample;

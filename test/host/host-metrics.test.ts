@@ -35,20 +35,16 @@ async function prepare(t: ExecutionContext) {
 }
 
 function newestOf(metrics: HostMetrics): number | undefined {
-  try {
-    return metrics.newest().atMs;
-  } catch {
-    return undefined;
-  }
+  return metrics.readings()?.sample.atMs;
 }
 
 test("until the first sample there is none, and then one at each interval", async (t) => {
   const { clock, open, take } = await prepare(t);
   await using metrics = open();
   metrics.start();
-  t.throws(() => metrics.newest(), { message: /not taken yet/ });
+  t.is(newestOf(metrics), undefined);
   await take(metrics, 1_000);
-  t.is(metrics.newest().atMs, clock.nowMs());
+  t.is(newestOf(metrics), clock.nowMs());
   for (let n = 0; n < 3; n++) await take(metrics);
   const { samples, intervalSecs } = await metrics.history(all, asker);
   t.is(intervalSecs, 10);
@@ -58,8 +54,28 @@ test("until the first sample there is none, and then one at each interval", asyn
   );
   t.is((await metrics.history({ limit: 2 }, asker)).samples.length, 2);
   t.deepEqual((await metrics.history({ limit: 9, sinceMs: clock.nowMs() }, asker)).samples, [
-    metrics.newest(),
+    await metrics.newest(asker.signal),
   ]);
+});
+
+test("who asks before the first sample waits for it, as long as they stay, and no longer than 5 s", async (t) => {
+  const { clock, open } = await prepare(t);
+  await using metrics = open();
+  const leaving = new AbortController();
+  const left = metrics.newest(leaving.signal);
+  const asked = metrics.newest(asker.signal);
+  leaving.abort(new Error("gone"));
+  await t.throwsAsync(left, { message: "gone" });
+  clock.pass(5_000);
+  await t.throwsAsync(asked, { message: /not taken yet/ });
+  t.true(clock.isIdle);
+  metrics.start();
+  await eventually(() => {
+    if (clock.isIdle) throw new Error("it still reads");
+  });
+  const waits = metrics.newest(asker.signal);
+  clock.pass(1_000);
+  t.is((await waits).atMs, clock.nowMs());
 });
 
 test("a follower gets the newest sample at once and then each new one, and ends with its signal", async (t) => {
@@ -69,10 +85,10 @@ test("a follower gets the newest sample at once and then each new one, and ends 
   await take(metrics, 1_000);
   const stop = new AbortController();
   const followed = metrics.follow(stop.signal);
-  t.is((await followed.next()).value.atMs, metrics.newest().atMs);
+  t.is((await followed.next()).value.atMs, newestOf(metrics) ?? 0);
   const next = followed.next();
   await take(metrics);
-  t.is((await next).value.atMs, metrics.newest().atMs);
+  t.is((await next).value.atMs, newestOf(metrics) ?? 0);
   const never = followed.next();
   stop.abort(new Error("enough"));
   await t.throwsAsync(never, { message: "enough" });

@@ -767,7 +767,8 @@ export const ListeningPortSchema: GenMessage<ListeningPort> = /*@__PURE__*/
  */
 export const MonitorService: GenService<{
   /**
-   * The newest system sample. `not_ready` (unavailable) until the first one exists.
+   * The newest system sample. A daemon that has just been started waits for its first one, about a second; `not_ready`
+   * (unavailable) where that does not come in 5 s.
    *
    * @generated from rpc svc.v1.MonitorService.GetSystemMetrics
    */

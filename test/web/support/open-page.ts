@@ -41,9 +41,6 @@ export async function openPage(
   page.on("console", (message) => {
     // An interface that comes or goes, as those of containers do, is no fault of the page, which reads again.
     if (message.text().includes("net::ERR_NETWORK_CHANGED")) return;
-    // A daemon that has just been started has no sample of its host yet; the page asks again in a moment.
-    if (message.text().includes("status of 503") && message.location().url.endsWith("/GetSystemMetrics"))
-      return;
     const { url } = message.location();
     if (message.type() === "error" || message.type() === "warning")
       complaints.push(url === "" ? message.text() : `${message.text()} (${url})`);
