@@ -88,7 +88,7 @@ function detailOf(error: unknown): ErrorDetail | undefined {
 }
 
 /** The word for why the daemon refused; undefined where it did not come to that. */
-function reasonOf(error: unknown): string | undefined {
+export function reasonOf(error: unknown): string | undefined {
   return detailOf(error)?.reason;
 }
 

@@ -1,7 +1,7 @@
 /** What a view reads once, and again when it is told that it has changed. */
 import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
-import { describeError } from "./api.ts";
+import { describeError, reasonOf } from "./api.ts";
 import type { NodeView } from "./node-view.ts";
 
 /** What happens in this time is read together. */
@@ -12,6 +12,8 @@ export interface Live<T> {
   readonly value: T | undefined;
   /** Why it could not be read; empty when it could. */
   readonly failure: string;
+  /** What it needs, such as the container engine, does not answer: that is not the daemon's fault. */
+  readonly isUnavailable: boolean;
   /** Reads it again. */
   readonly again: () => void;
 }
@@ -30,6 +32,7 @@ export function useLive<T>(
 ): Live<T> {
   const value = useSignal<T | undefined>(undefined);
   const failure = useSignal("");
+  const isUnavailable = useSignal(false);
   const asked = useSignal(0);
   useEffect(() => {
     const over = new AbortController();
@@ -49,11 +52,14 @@ export function useLive<T>(
         if (over.signal.aborted) return;
         value.value = found;
         failure.value = "";
+        isUnavailable.value = false;
       } catch (error) {
-        if (!over.signal.aborted) failure.value = describeError(error);
+        if (over.signal.aborted) return;
+        failure.value = describeError(error);
+        isUnavailable.value = reasonOf(error) === "unavailable";
       }
       isReading = false;
-      if (isStale && !over.signal.aborted) later();
+      if (isStale) later();
       isStale = false;
     };
     const later = (): void => {
@@ -72,5 +78,10 @@ export function useLive<T>(
       over.abort();
     };
   }, [node, asked.value, ...deps]);
-  return { value: value.value, failure: failure.value, again: () => (asked.value += 1) };
+  return {
+    value: value.value,
+    failure: failure.value,
+    isUnavailable: isUnavailable.value,
+    again: () => (asked.value += 1),
+  };
 }

@@ -4,13 +4,13 @@ import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
 import { join } from "node:path";
 import { promisify } from "node:util";
-import { fromBinary } from "@bufbuild/protobuf";
+import { create, fromBinary, toBinary } from "@bufbuild/protobuf";
 import type { ExecutionContext } from "ava";
 import type { Page } from "playwright-core";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
 import { AuditService } from "../../gen/svc/v1/audit_pb.ts";
 import { DaemonService } from "../../gen/svc/v1/daemon_pb.ts";
-import { MonitorService } from "../../gen/svc/v1/monitor_pb.ts";
+import { InterfaceMetricsSchema, MonitorService, SystemMetricsSchema } from "../../gen/svc/v1/monitor_pb.ts";
 import { ProcessService, SignalProcessRequestSchema } from "../../gen/svc/v1/process_pb.ts";
 import { TokenService } from "../../gen/svc/v1/token_pb.ts";
 import { needsRoot } from "../support/daemon.ts";
@@ -27,7 +27,7 @@ import {
   usersTest,
 } from "./support/shared-node.ts";
 
-const node = shareNode();
+const node = shareNode(() => '[docker]\nsocket = "/nowhere/docker.sock"\n');
 
 async function isAsFullAsDfSays(t: ExecutionContext, page: Page, bar: string, path = "/"): Promise<void> {
   const { stdout } = await promisify(execFile)("df", ["--output=pcent", path]);
@@ -61,6 +61,49 @@ browserTest(`the machine is shown as it is, and a session may not reboot it${nee
   await isForEverybody(t, page, "the machine");
   t.deepEqual(complaints, []);
 });
+
+browserTest(`interfaces of containers do not crowd the machine's${needsBrowser}`, async (t) => {
+  const { daemon, browser } = node;
+  const { page, complaints } = await openView(browser, daemon, "#/");
+  await page.route("**/GetSystemMetrics", async (route) => {
+    const response = await route.fetch();
+    const now = fromBinary(SystemMetricsSchema, await response.body());
+    const names = ["eth0", "vethb4c11a4", "docker0", "veth7addbbc"];
+    now.interfaces = names.map((name) => create(InterfaceMetricsSchema, { name }));
+    await route.fulfill({ response, body: Buffer.from(toBinary(SystemMetricsSchema, now)) });
+  });
+  await page.setViewportSize({ width: 390, height: 800 });
+  await page.evaluate("location.hash = '#/host'");
+  const names = page.getByRole("region", { name: "Networks" }).getByRole("rowheader");
+  await names.first().waitFor();
+  t.deepEqual(await names.allTextContents(), ["eth0", "docker0"]);
+  await page.getByText("Interfaces of containers (2)").click();
+  const pairs = page.getByRole("region", { name: "Interfaces of containers" }).getByRole("rowheader");
+  await pairs.first().waitFor();
+  t.deepEqual(await pairs.allTextContents(), ["vethb4c11a4", "veth7addbbc"]);
+  await isForEverybody(t, page, "networks");
+  t.deepEqual(complaints, []);
+});
+
+browserTest(
+  `a machine without a container engine says what that means, and what to do${needsBrowser}`,
+  async (t) => {
+    const { daemon, browser } = node;
+    const { page } = await openView(browser, daemon, "#/inventory");
+    for (const part of ["Containers", "Images", "Volumes", "Networks"]) {
+      await page.getByRole("link", { name: part }).click();
+      await page.getByRole("heading", { name: part }).waitFor();
+      const said = page.getByRole("main").getByRole("status");
+      await said.filter({ hasText: "No container engine answers here." }).waitFor();
+      t.regex(
+        (await said.textContent()) ?? "",
+        /do without one.*nowhere.*install and start Docker.*Read again/,
+      );
+      t.is(await page.getByRole("alert").count(), 0, "nothing is broken");
+    }
+    await isForEverybody(t, page, "no engine");
+  },
+);
 
 browserTest(`a reboot takes the primary token and the machine's name${needsBrowser}`, async (t) => {
   t.timeout(180_000);
@@ -111,6 +154,16 @@ browserTest(
     await isForEverybody(t, page, "ports");
 
     await page.getByRole("link", { name: "Processes" }).click();
+    const rows = page.getByRole("rowheader");
+    await rows.first().waitFor();
+    t.true((await rows.count()) <= 50, "few look further than at the busiest");
+    await page.setViewportSize({ width: 390, height: 800 });
+    const first = page.getByRole("row").filter({ has: rows }).first();
+    const tops = await Promise.all(
+      ["Processor", "Memory"].map((title) => first.locator(`[data-title="${title}"]`).boundingBox()),
+    );
+    t.is(tops[0]?.y, tops[1]?.y, "short figures share a line where there is little room");
+    await page.setViewportSize({ width: 1200, height: 900 });
     await page.getByLabel("Filter by name, command or user").fill("<b>bold");
     const process_ = page.getByRole("row").filter({ hasText: "<b>bold</b>\\u202egnp.exe" });
     await process_.waitFor();

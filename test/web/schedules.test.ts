@@ -75,14 +75,16 @@ browserTest(
     await keyboard.type("Run a");
     await keyboard.press("Tab");
     await keyboard.type("echo tick");
-    for (let step = 0; step < 3; step++) await keyboard.press("Tab");
+    const trigger = page.getByLabel("When", { exact: true });
+    // An hour and a minute are places of their own.
+    for (let step = 0; step < 8 && (await trigger.and(page.locator(":focus")).count()) === 0; step++)
+      await keyboard.press("Tab");
     await keyboard.type("25:99");
     await page.getByText(/25:99/).waitFor();
     await keyboard.press("Enter");
     await page.getByRole("alert").filter({ hasText: "25:99" }).waitFor();
     t.is(await page.getByLabel("Command").inputValue(), "echo tick", "what was typed stays");
 
-    const trigger = page.getByLabel("When", { exact: true });
     t.is(await trigger.getAttribute("aria-invalid"), "true");
     await page.getByLabel("Note").focus();
     await keyboard.press("Enter");
@@ -128,6 +130,8 @@ browserTest(
       }, 40_000);
     };
     await areToldFor("daily@02:30");
+    t.is(await often.inputValue(), "day", "what stands there is among the choices");
+    t.is(await page.getByLabel("At", { exact: true }).inputValue(), "02:30");
     await often.selectOption({ label: "Every hour" });
     await areToldFor("hourly");
     await often.selectOption({ label: "Monday to Friday" });
@@ -147,6 +151,7 @@ browserTest(
     await trigger.fill("30 2 * 3 0");
     await areToldFor("30 2 * 3 0", "Europe/Berlin");
     await firings.filter({ hasText: "the clock skips this time" }).first().waitFor();
+    t.is(await often.inputValue(), "typed", "what one writes is no choice of these");
     await trigger.fill("30 2 * 10 0");
     await areToldFor("30 2 * 10 0", "Europe/Berlin");
     await firings.filter({ hasText: "this hour comes twice" }).first().waitFor();
@@ -154,6 +159,22 @@ browserTest(
     await zone.fill("Europe/Nowhere");
     await page.getByRole("status").filter({ hasText: "Europe/Nowhere" }).waitFor();
     t.is(await firings.count(), 0, "nothing is told of what cannot be");
+
+    for (const [id, written, ...choices] of [
+      ["sundays", "5 14 * * 0", ["How often", "week"], ["On", "0"], ["At", "14:05"]],
+      ["firsts", "0 6 1 * *", ["How often", "month"], ["At", "06:00"]],
+      ["own", "*/5 14 * * 0-3", ["How often", "typed"]],
+      ["crashes", "on:app.crashed", ["How often", "crash"], ["Which app", ""]],
+    ] as const) {
+      const action = { type: "shell", command: "true" };
+      const { owner } = await schedules.upsertSchedule({ id, trigger: written, action });
+      await page.evaluate(`location.hash = "#/schedules/${owner}/${id}/edit"`);
+      await page.getByRole("heading", { name: `Change ${id}` }).waitFor();
+      for (const [label, value] of choices)
+        t.is(await page.getByLabel(label, { exact: true }).inputValue(), value, id);
+      t.is(await trigger.inputValue(), written);
+      await schedules.removeSchedule({ owner, id });
+    }
     t.deepEqual(
       complaints.filter((text) => !text.includes("status of 400")),
       [],

@@ -2,14 +2,13 @@ import { useSignal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { texts } from "../texts.ts";
 
-/** Rows that are drawn before one asks for more. */
 const rowsAtOnce = 200;
 
 export interface Column<Row> {
   readonly title: string;
   readonly cell: (row: Row) => ComponentChildren;
-  /** `figure`: a number. `word`: it stays in one line. `long`: more than a few words, which take their room. */
-  readonly kind?: "figure" | "word" | "long";
+  /** `figure`: a number. `word`: it stays in one line. `long`: more than a few words, which take their room. `actions`: buttons. */
+  readonly kind?: "figure" | "word" | "long" | "actions";
 }
 
 interface TableProps<Row> {
@@ -22,14 +21,16 @@ interface TableProps<Row> {
   readonly keyOf: (row: Row) => string;
   /** What is said when there are none. */
   readonly none: string;
+  /** Rows that are drawn before one asks for more. */
+  readonly atOnce?: number;
 }
 
 /**
  * Where it is wider than the page it scrolls by itself, with the keyboard too; on a narrow screen each row is a card with the
  * titles beside what they say. Roles are said because what is laid out as something else than a table is none to some.
  */
-export function Table<Row>({ label, columns, rows, keyOf, none }: TableProps<Row>) {
-  const most = useSignal(rowsAtOnce);
+export function Table<Row>({ label, columns, rows, keyOf, none, atOnce = rowsAtOnce }: TableProps<Row>) {
+  const most = useSignal(atOnce);
   if (rows === undefined) return <p>{texts.loading}</p>;
   if (rows.length === 0) return <p>{none}</p>;
   const left = rows.length - most.value;
@@ -66,7 +67,7 @@ export function Table<Row>({ label, columns, rows, keyOf, none }: TableProps<Row
         </table>
       </div>
       {left > 0 && (
-        <button type="button" onClick={() => (most.value += rowsAtOnce)}>
+        <button type="button" onClick={() => (most.value += atOnce)}>
           {texts.more(left)}
         </button>
       )}

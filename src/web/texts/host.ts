@@ -23,6 +23,7 @@ export const hostTexts = {
   noDisks: "The kernel tells of no disk.",
   networks: "Networks",
   noNetworks: "There is no interface but loopback.",
+  ofContainers: (number: number) => `Interfaces of containers (${String(number)})`,
   temperatures: "Temperatures",
   celsius: (degrees: number) => `${degrees.toFixed(0)} °C`,
   columns: {

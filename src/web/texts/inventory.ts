@@ -10,6 +10,10 @@ export const inventoryTexts = {
     disk: "Disk",
   },
   partsLabel: "What is on the machine",
+  noEngine: "No container engine answers here.",
+  noEngineNeeded: "Apps that are processes do without one.",
+  noEngineHint:
+    "To run containers, install and start Docker, or set socket under [docker] in svc's configuration to where yours listens.",
   noContainers: "There is no container.",
   noImages: "There is no image.",
   noVolumes: "There is no volume.",

@@ -94,7 +94,7 @@ export const scheduleTexts = {
   builder: {
     label: "How often",
     often: {
-      typed: "As it stands below",
+      typed: "As you write it, below",
       hour: "Every hour",
       day: "Every day",
       workday: "Monday to Friday",

@@ -62,6 +62,7 @@ export function ArchiveFiles({ client, node, of, identity, path }: ArchiveProps 
     { title: columns.modified, cell: ({ modifiedAt }) => <When at={modifiedAt} /> },
     {
       title: columns.actions,
+      kind: "actions",
       cell: (entry) => (
         <div class="buttons">
           {entry.type === "file" && (

@@ -45,6 +45,7 @@ export function Storages({ client, node }: { client: Client<typeof BackupService
   };
   const actions: Column<BackupStorage> = {
     title: columns.actions,
+    kind: "actions",
     cell: (storage) => (
       <div class="buttons">
         <button type="button" onClick={() => (edited.value = storage)}>

@@ -56,6 +56,7 @@ export function Directory({ api, client, path, listing, onDone }: Props) {
     { title: columns.mode, cell: ({ mode }) => <Text of={mode} /> },
     {
       title: columns.actions,
+      kind: "actions",
       cell: (entry) => (
         <div class="buttons">
           {entry.type === "file" && (

@@ -1,3 +1,4 @@
+import { useSignal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import type {
   DiskMetrics,
@@ -59,15 +60,41 @@ function Sample({ now }: { now: SystemMetrics }) {
         columns={diskColumns}
       />
       <h2>{says.networks}</h2>
-      <Table
-        label={says.networks}
-        rows={now.interfaces}
-        keyOf={({ name }) => name}
-        none={says.noNetworks}
-        columns={interfaceColumns}
-      />
+      <Networks of={now.interfaces} />
     </>
   );
+}
+
+/** Those of containers, of which there is one for each, are there for whoever wants them. */
+function Networks({ of }: { of: readonly InterfaceMetrics[] }) {
+  const isOpen = useSignal(false);
+  const table = (label: string, rows: readonly InterfaceMetrics[]) => (
+    <Table
+      label={label}
+      rows={rows}
+      keyOf={({ name }) => name}
+      none={says.noNetworks}
+      columns={interfaceColumns}
+    />
+  );
+  const [pairs, others] = [of.filter(isContainers), of.filter((each) => !isContainers(each))];
+  const label = says.ofContainers(pairs.length);
+  return (
+    <>
+      {table(says.networks, others)}
+      {pairs.length > 0 && (
+        <details onToggle={({ currentTarget }) => (isOpen.value = currentTarget.open)}>
+          <summary>{label}</summary>
+          {isOpen.value && table(label, pairs)}
+        </details>
+      )}
+    </>
+  );
+}
+
+/** The host's end of a pair, as container engines name it. */
+function isContainers({ name }: InterfaceMetrics): boolean {
+  return name.startsWith("veth");
 }
 
 function Processors({ now: { cpuPercent, cpu, cores } }: { now: SystemMetrics }) {

@@ -12,6 +12,7 @@ import { plainText } from "../../plain-text.ts";
 import { pathTo } from "../../route.ts";
 import { inventoryTexts as says } from "../../texts/inventory.ts";
 import type { ViewProps } from "../../view-props.ts";
+import { EngineFailure } from "./engine-failure.tsx";
 
 const { columns } = says;
 const verbs = ["start", "stop", "restart"] as const;
@@ -69,12 +70,12 @@ export function Containers({ api, node }: Pick<ViewProps, "api" | "node">) {
     { title: columns.state, cell: ({ status, state }) => <Text of={status || state} /> },
     { title: columns.image, cell: ({ image }) => <Text of={image} /> },
     { title: columns.ports, cell: ({ ports }) => <Text of={portsOf(ports)} /> },
-    { title: columns.actions, cell: actionsOf },
+    { title: columns.actions, kind: "actions", cell: actionsOf },
   ];
   const asked = removed.value;
   return (
     <>
-      <Failure says={live.failure} />
+      <EngineFailure of={live} />
       <Failure says={failure} />
       {live.failure === "" && (
         <Table

@@ -1,11 +1,11 @@
 import { useMemo } from "preact/hooks";
 import { DockerService, type Network } from "../../../../gen/svc/v1/docker_pb.ts";
 import { useLive } from "../../live.ts";
-import { Failure } from "../../parts/failure.tsx";
 import { Table, type Column } from "../../parts/table.tsx";
 import { Text } from "../../parts/text.tsx";
 import { inventoryTexts as says } from "../../texts/inventory.ts";
 import type { ViewProps } from "../../view-props.ts";
+import { EngineFailure } from "./engine-failure.tsx";
 
 const { columns } = says;
 
@@ -14,7 +14,7 @@ export function Networks({ api, node }: Pick<ViewProps, "api" | "node">) {
   const live = useLive(node, ["container"], (signal) => client.listNetworks({}, { signal }), [client]);
   return (
     <>
-      <Failure says={live.failure} />
+      <EngineFailure of={live} />
       {live.failure === "" && (
         <Table
           label={says.parts.networks}

@@ -14,6 +14,8 @@ import { formatBytes, formatPercent } from "../../units.ts";
 import type { ViewProps } from "../../view-props.ts";
 
 const { columns } = says;
+/** Few look further than at the busiest; the filter finds the others. */
+const atOnce = 50;
 
 /** What runs, the busiest first. Root may ask a process to end. */
 export function Processes({ api, node }: Pick<ViewProps, "api" | "node">) {
@@ -32,6 +34,7 @@ export function Processes({ api, node }: Pick<ViewProps, "api" | "node">) {
   const isRoot = node.status.value?.caller?.root === true;
   const actions: Column<Process> = {
     title: columns.actions,
+    kind: "actions",
     cell: (process) => (
       <button type="button" onClick={() => (ended.value = process)}>
         {says.end}
@@ -63,6 +66,7 @@ export function Processes({ api, node }: Pick<ViewProps, "api" | "node">) {
         rows={shown}
         keyOf={({ pid, startTicks }) => `${String(pid)} ${String(startTicks)}`}
         none={says.noProcesses}
+        atOnce={atOnce}
         columns={isRoot ? [...processColumns, actions] : processColumns}
       />
       {asked !== undefined && (

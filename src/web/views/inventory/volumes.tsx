@@ -1,12 +1,12 @@
 import { useMemo } from "preact/hooks";
 import { DockerService, type Volume } from "../../../../gen/svc/v1/docker_pb.ts";
 import { useLive } from "../../live.ts";
-import { Failure } from "../../parts/failure.tsx";
 import { Table, type Column } from "../../parts/table.tsx";
 import { Text } from "../../parts/text.tsx";
 import { When } from "../../parts/when.tsx";
 import { inventoryTexts as says } from "../../texts/inventory.ts";
 import type { ViewProps } from "../../view-props.ts";
+import { EngineFailure } from "./engine-failure.tsx";
 import { Prune } from "./prune.tsx";
 
 const { columns } = says;
@@ -16,7 +16,7 @@ export function Volumes({ api, node }: Pick<ViewProps, "api" | "node">) {
   const live = useLive(node, ["container"], (signal) => client.listVolumes({}, { signal }), [client]);
   return (
     <>
-      <Failure says={live.failure} />
+      <EngineFailure of={live} />
       {live.failure === "" && (
         <>
           <Prune client={client} target="volumes" onDone={live.again} />

@@ -139,7 +139,7 @@ export function ScheduleForm({ client, node, before: read }: Props) {
             {...typed("keep", "action.keep")}
           />
         )}
-        <TriggerBuilder apps={apps} onBuilt={(built) => set({ trigger: built })} />
+        <TriggerBuilder apps={apps} trigger={trigger} onBuilt={(built) => set({ trigger: built })} />
         <TextField
           label={says.trigger}
           hint={says.triggerHint}

@@ -94,6 +94,7 @@ function List({ client, node }: ListProps) {
               : []),
             {
               title: columns.actions,
+              kind: "actions",
               cell: (schedule) => {
                 const key = keyOf(schedule);
                 const isOn = schedule.enabled !== false;

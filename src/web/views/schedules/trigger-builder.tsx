@@ -1,4 +1,5 @@
 import { useSignal } from "@preact/signals";
+import { useMemo } from "preact/hooks";
 import { ChoiceField, TextField } from "../../parts/field.tsx";
 import { scheduleTexts } from "../../texts/schedules.ts";
 
@@ -21,27 +22,35 @@ const asksFor: Readonly<Record<Often, "nothing" | "time" | "day and time" | "app
 interface Props {
   /** What it may be about, by id, and how that is called. */
   readonly apps: readonly (readonly [id: string, name: string])[];
+  /** As it is now. */
+  readonly trigger: string;
   readonly onBuilt: (trigger: string) => void;
 }
 
 /** Writes a trigger for whoever does not know how: each choice is written at once, where it can be changed further. */
-export function TriggerBuilder({ apps, onBuilt }: Props) {
-  const often = useSignal<Often>("typed");
-  const time = useSignal("02:30");
-  const day = useSignal("1");
+export function TriggerBuilder({ apps, trigger, onBuilt }: Props) {
+  const known = useMemo(() => choiceOf(trigger), []);
+  const often = useSignal(known.often);
+  const time = useSignal(known.time);
+  const day = useSignal(known.day);
   /** Empty for any. */
-  const app = useSignal("");
+  const app = useSignal(known.app);
+  const chosen = (): string | undefined =>
+    triggerOf({ often: often.value, time: time.value, day: day.value, app: app.value });
   const build = (): void => {
-    const trigger = triggerOf(often.value, time.value, day.value, app.value);
-    if (trigger !== undefined) onBuilt(trigger);
+    const built = chosen();
+    if (built !== undefined) onBuilt(built);
   };
-  const asked = asksFor[often.value];
+  // What was changed further is no choice of these any more.
+  const written = chosen();
+  const shown = written === undefined || written === trigger ? often.value : "typed";
+  const asked = asksFor[shown];
   return (
     <>
       <ChoiceField
         label={says.label}
         choices={Object.entries(says.often)}
-        value={often.value}
+        value={shown}
         onType={(value) => {
           often.value = value as Often;
           build();
@@ -84,8 +93,30 @@ export function TriggerBuilder({ apps, onBuilt }: Props) {
   );
 }
 
+interface Choice {
+  readonly often: Often;
+  /** As a field of time has it. */
+  readonly time: string;
+  /** Of the week, as cron counts them. */
+  readonly day: string;
+  /** Empty for any. */
+  readonly app: string;
+}
+
+/** What one would have chosen for a trigger; as one types it where nothing comes to that. */
+function choiceOf(trigger: string): Choice {
+  const [, about = ""] = /^on:\S+ (\S+)$/.exec(trigger) ?? [];
+  const [, minute, hour, day = "1"] = /^(\d+) (\d+) \S+ \S+ (?:([0-6])|\S+)$/.exec(trigger) ?? [];
+  const [, daily] = /^daily@(\d\d:\d\d)$/.exec(trigger) ?? [];
+  const cron = hour === undefined ? "02:30" : `${hour.padStart(2, "0")}:${minute?.padStart(2, "0") ?? ""}`;
+  const choice = { time: daily ?? cron, day, app: about };
+  const all = Object.keys(asksFor) as Often[];
+  const often = all.find((each) => triggerOf({ ...choice, often: each }) === trigger) ?? "typed";
+  return { ...choice, often };
+}
+
 /** Undefined while there is no time, and for what one types oneself. */
-function triggerOf(often: Often, time: string, day: string, app: string): string | undefined {
+function triggerOf({ often, time, day, app }: Choice): string | undefined {
   const [, hour, minute] = /^(\d\d):(\d\d)/.exec(time) ?? [];
   const isTimed = asksFor[often].endsWith("time");
   if (isTimed && (hour === undefined || minute === undefined)) return undefined;

@@ -33,6 +33,7 @@ export function Credentials({ api, node }: Pick<ViewProps, "api" | "node">) {
   );
   const actions: Column<Credential> = {
     title: columns.actions,
+    kind: "actions",
     cell: (credential) => (
       <button type="button" class="danger" onClick={() => (removed.value = credential)}>
         {says.remove}

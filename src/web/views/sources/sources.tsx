@@ -26,6 +26,7 @@ export function SourcesView({ api, node }: ViewProps) {
   const isRoot = node.status.value?.caller?.root === true;
   const actions: Column<Source> = {
     title: columns.actions,
+    kind: "actions",
     cell: (source) =>
       source.configured || source.shipped ? (
         says[source.configured ? "configured" : "shipped"]
