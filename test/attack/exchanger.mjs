@@ -1,23 +1,37 @@
 /**
- * Somebody who may write to a directory on the way: exchanges two names in it for each other, as fast as it gets, until
- * standard input ends. Tells then how often.
+ * Somebody who may write to directories on the way: exchanges two names in one of them for each other, as fast as it gets.
  *
- * Arguments: the directory, the two names.
+ * A line of standard input is a directory in which it exchanges from then on, and is answered with `ready`; an empty one ends that,
+ * and is answered with how often it was. Arguments: the two names.
  */
 import { createRequire } from "node:module";
+import { createInterface } from "node:readline";
 
-const [directory = "/", one = "", other = ""] = process.argv.slice(2);
+const [one = "", other = ""] = process.argv.slice(2);
 /** @type {typeof import("koffi")} */
 const koffi = createRequire(import.meta.url)("koffi");
 const renameat2 = koffi.load(null).func("int renameat2(int, const char *, int, const char *, uint32_t)");
 const cwd = -100;
 const exchange = 2;
 let count = 0;
-process.chdir(directory);
-process.stdin.resume();
-console.log("ready");
-while (!process.stdin.readableEnded) {
+let isOn = false;
+
+function round() {
+  if (!isOn) return;
   for (let turn = 0; turn < 1000; turn++) if (renameat2(cwd, one, cwd, other, exchange) === 0) count++;
-  await new Promise((resolve) => setImmediate(resolve));
+  setImmediate(round);
 }
-console.log(count);
+
+createInterface({ input: process.stdin })
+  .on("line", (directory) => {
+    isOn = directory !== "";
+    if (!isOn) {
+      console.log(count);
+      return;
+    }
+    count = 0;
+    process.chdir(directory);
+    console.log("ready");
+    round();
+  })
+  .on("close", () => process.exit());

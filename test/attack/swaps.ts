@@ -6,7 +6,7 @@
 import assert from "node:assert/strict";
 import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
-import { chmod, chown, lstat, mkdir, readFile, readdir, symlink, writeFile } from "node:fs/promises";
+import { chmod, chown, lchown, lstat, mkdir, readFile, readdir, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
@@ -15,7 +15,7 @@ import type { Client } from "@connectrpc/connect";
 import { FileService } from "../../gen/svc/v1/file_pb.ts";
 import { openGround, otherUid, ownerUid, type Ground } from "../files/support/ground.ts";
 
-const exchanger = fileURLToPath(new URL("./exchanger.mjs", import.meta.url));
+const exchangerFile = fileURLToPath(new URL("./exchanger.mjs", import.meta.url));
 
 const run = promisify(execFile);
 
@@ -115,8 +115,9 @@ export interface SwapFinding {
 }
 
 /** @throws AssertionError when anything changed outside */
-export async function attackVerb(
+async function attackVerb(
   ground: Ground,
+  exchanger: Exchanger,
   verb: string,
   caller: "owner" | "root",
   forMs: number,
@@ -144,7 +145,7 @@ export async function attackVerb(
   await mkdir(named);
   await chown(named, uid, uid);
   await symlink(outside, join(shared, "link"));
-  await ground.as(otherUid, "sh", "-c", `rm -f ${shared}/link 2>/dev/null; ln -s ${outside} ${shared}/link`);
+  await lchown(join(shared, "link"), otherUid, otherUid);
   for (const name of ["named.source", "named.moved"]) await writeFile(join(shared, name), "source");
   await run("tar", [
     "-cf",
@@ -156,15 +157,7 @@ export async function attackVerb(
     "named.source",
   ]);
   for (const name of ["named.source", "named.moved", "named.tar"]) await chown(join(shared, name), uid, uid);
-  const attacker = spawn(
-    "setpriv",
-    [
-      ...[`--reuid=${otherUid}`, `--regid=${otherUid}`, "--clear-groups", "--"],
-      ...[process.execPath, exchanger, shared, "named", "link"],
-    ],
-    { stdio: ["pipe", "pipe", "inherit"] },
-  );
-  await once(attacker.stdout, "data");
+  await exchanger.begin(shared);
   let tries = 0;
   const told: unknown[] = [];
   for (const end = performance.now() + forMs; tries < leastTurns || performance.now() < end; tries++) {
@@ -173,12 +166,39 @@ export async function attackVerb(
       ...turns.flatMap((turn) => (turn.status === "fulfilled" && tellsSecret(turn.value) ? turn.value : [])),
     );
   }
-  const counted = once(attacker.stdout, "data") as Promise<[Buffer]>;
-  attacker.stdin.end();
-  const [swaps] = await counted;
+  const swaps = await exchanger.end();
   assert.deepEqual(await snapshot(outside), before, `${verb} by ${caller}`);
   assert.deepEqual(told, [], `${verb} by ${caller} tells what lies outside`);
-  return { verb, caller, tries: tries * 4, swaps: Number(swaps.toString()) };
+  return { verb, caller, tries: tries * 4, swaps };
+}
+
+interface Exchanger extends AsyncDisposable {
+  /** Exchanges `named` and `link` in that directory from now on. */
+  begin(directory: string): Promise<void>;
+  /** Resolves with how often it has. */
+  end(): Promise<number>;
+}
+
+/** One for all verbs: to start it takes as long as to try one of them. */
+function openExchanger(): Exchanger {
+  const identity = [`--reuid=${otherUid}`, `--regid=${otherUid}`, "--clear-groups", "--"];
+  const child = spawn("setpriv", [...identity, process.execPath, exchangerFile, "named", "link"], {
+    stdio: ["pipe", "pipe", "inherit"],
+  });
+  const exited = once(child, "exit");
+  const ask = async (line: string): Promise<string> => {
+    const answered = once(child.stdout, "data");
+    child.stdin.write(`${line}\n`);
+    return String((await answered)[0]);
+  };
+  return {
+    begin: async (directory) => assert.equal(await ask(directory), "ready\n"),
+    end: async () => Number(await ask("")),
+    [Symbol.asyncDispose]: async () => {
+      child.stdin.end();
+      await exited;
+    },
+  };
 }
 
 async function snapshot(dir: string): Promise<unknown[]> {
@@ -195,10 +215,11 @@ async function snapshot(dir: string): Promise<unknown[]> {
 /** Each verb for so long, as its owner and as root. */
 export async function attackFiles(forMs: number): Promise<SwapFinding[]> {
   await using ground = await openGround();
+  await using exchanger = openExchanger();
   const findings: SwapFinding[] = [];
   for (const verb of Object.keys(verbs)) {
     for (const caller of ["owner", "root"] as const) {
-      findings.push(await attackVerb(ground, verb, caller, forMs));
+      findings.push(await attackVerb(ground, exchanger, verb, caller, forMs));
     }
   }
   return findings;
