@@ -8,6 +8,7 @@ import {
   asksForJson,
   createProgram,
   globalOptions,
+  lineOf,
   namedApp,
   statusOfApp,
   suggestion,
@@ -34,7 +35,7 @@ export async function runCli(host: CliHost, dependencies: CliDependencies): Prom
       const { openInProcess } = dependencies;
       exitCode = await runAction(
         host,
-        { options: globalOptions(command), app: namedApp(command), openInProcess },
+        { options: globalOptions(command), line: lineOf(command), app: namedApp(command), openInProcess },
         (context) => action(context, ...(args as never)),
       );
     };
@@ -47,7 +48,7 @@ export async function runCli(host: CliHost, dependencies: CliDependencies): Prom
   }
   const args = withHelpAtItsPlace(program, host.args);
   const hint = suggestion(program, args);
-  program.showSuggestionAfterError(hint === undefined);
+  if (hint !== undefined) program.showSuggestionAfterError(false).showHelpAfterError(false);
   try {
     if (host.args[0] === "__complete") {
       const { complete } = await import("./complete.ts");

@@ -13,6 +13,20 @@ export class UsageError extends Error {
   }
 }
 
+/** A file that the line names cannot be used, of which the command's help says nothing. */
+export class UnusableFileError extends UsageError {}
+
+/** What follows where people read that a line is wrong. @param command how it is called: `svc app logs` */
+export function whereHelpIs(command: string): string {
+  return `Try: ${command} --help`;
+}
+
+/** Whether an error leaves open what to type instead: it is of the line, and names neither an option nor a command. */
+export function needsHelp(error: unknown): boolean {
+  if (error instanceof UnusableFileError) return false;
+  return error instanceof UsageError && !/(^|\s)(--|svc )/.test(error.message);
+}
+
 /** Some of several things failed; each was reported when it did. */
 export class ReportedError extends Error {
   readonly exitCode: number;

@@ -1,7 +1,7 @@
 /** Files on this side that are sent to the daemon. */
 import { open } from "node:fs/promises";
 import type { Readable } from "node:stream";
-import { UsageError } from "./failure.ts";
+import { UnusableFileError } from "./failure.ts";
 import type { CliHost } from "./host.ts";
 
 const pieceBytes = 256 << 10;
@@ -22,7 +22,7 @@ export async function openLocalFile(host: CliHost, path: string): Promise<LocalF
     // It opens, and fails at the first byte.
     if (found.isDirectory()) {
       await file.close();
-      throw new UsageError(`cannot use ${path}: it is a directory`);
+      throw new UnusableFileError(`cannot use ${path}: it is a directory`);
     }
     const bytes = file.createReadStream({ highWaterMark: pieceBytes });
     return { bytes, sizeBytes: found.isFile() ? found.size : undefined };
@@ -50,5 +50,5 @@ export function fileTrouble(error: unknown): string | undefined {
 /** A failure of this side's file is the user's to mend. */
 export function localError(error: unknown, file: string): unknown {
   const trouble = fileTrouble(error);
-  return trouble === undefined ? error : new UsageError(`cannot use ${file}: ${trouble}`);
+  return trouble === undefined ? error : new UnusableFileError(`cannot use ${file}: ${trouble}`);
 }

@@ -8,7 +8,7 @@ import { readsFilesHere } from "./nodes/choose-node.ts";
 import { exists } from "./exists.ts";
 import type { CommandContext } from "./context.ts";
 import { exitCodes } from "./exit-codes.ts";
-import { ReportedError, UsageError } from "./failure.ts";
+import { ReportedError, UnusableFileError, UsageError } from "./failure.ts";
 import { confirm, isInteractive } from "./prompt.ts";
 import { escapeControls, escapeLines } from "./render/escape.ts";
 import { canceled } from "./transport/http.ts";
@@ -128,10 +128,11 @@ export function requireOwn({ host }: CommandContext, dir: string): void {
     const status = statusOf(place);
     if (status === undefined) continue;
     if (status.uid !== 0)
-      throw new UsageError(`${place} is another user's: do this as its owner, without sudo`);
+      throw new UnusableFileError(`${place} is another user's: do this as its owner, without sudo`);
     // With the sticky bit everybody renames what is their own alone.
     const isEverybodys = status.isDirectory() && (status.mode & 0o1002) === 0o002;
-    if (isEverybodys) throw new UsageError(`everybody may change ${place}: do this in another directory`);
+    if (isEverybodys)
+      throw new UnusableFileError(`everybody may change ${place}: do this in another directory`);
   }
 }
 

@@ -38,6 +38,7 @@ import { addUpgradeCommand } from "./commands/upgrade.ts";
 import { addWebCommand } from "./commands/web.ts";
 import type { GlobalOptions } from "./context.ts";
 import { exitCodeHelp } from "./exit-codes.ts";
+import { whereHelpIs } from "./failure.ts";
 
 import type { CliHost } from "./host.ts";
 import type { RunCommand, RunDaemon } from "./run-command.ts";
@@ -120,6 +121,7 @@ export function createProgram(host: CliHost, run: RunCommand, runDaemon: RunDaem
     });
   for (const addCommand of wantedCommands(host.args[0])) addCommand(program, run, runDaemon);
   addGlobalOptions(program);
+  nameHelp(program);
   program.addHelpText("after", `${exitCodeHelp}\nsvc help topics lists the pages of the guide.`);
   return program;
 }
@@ -157,6 +159,17 @@ function addGlobalOptions(command: Command): void {
     command.addOption(option.helpGroup(globalGroup));
   }
   for (const child of command.commands) addGlobalOptions(child);
+}
+
+/** What is wrong with a line of a command is followed by where its help is. */
+function nameHelp(command: Command): void {
+  command.showHelpAfterError(whereHelpIs(lineOf(command)));
+  for (const child of command.commands) nameHelp(child);
+}
+
+/** How a command is called: `svc app logs`. */
+export function lineOf(command: Command): string {
+  return command.parent === null ? command.name() : `${lineOf(command.parent)} ${command.name()}`;
 }
 
 /** An empty one is what a script passes whose variable is not set. */

@@ -60,6 +60,8 @@ const appCommands: Readonly<Record<string, QuickCommand>> = {
 
 export interface QuickLine {
   readonly command: QuickCommand;
+  /** Its words: `app logs`. */
+  readonly name: string;
   readonly ids: readonly string[];
   readonly options: GlobalOptions;
 }
@@ -77,14 +79,14 @@ export async function runQuickLine(
   const configFile = readDaemonLine(host.args);
   if (configFile !== undefined) {
     const daemon = { configFile: configFile || undefined, checkOnly: false, stop: host.interrupted };
-    return runAction(host, { options: { color: true }, app: undefined, openInProcess }, () =>
-      runDaemon(daemon),
-    );
+    const run = { options: { color: true }, line: "svc daemon", app: undefined, openInProcess };
+    return runAction(host, run, () => runDaemon(daemon));
   }
   const line = readQuickLine(host.args);
   if (line === undefined) return undefined;
-  const { command, ids, options } = line;
-  return runAction(host, { options, app: ids[0], openInProcess }, (context) => command.run(context, ids));
+  const { command, name, ids, options } = line;
+  const run = { options, line: `svc ${name}`, app: ids[0], openInProcess };
+  return runAction(host, run, (context) => command.run(context, ids));
 }
 
 /** `daemon`, as units say it. @returns the configuration file, empty for the mode's own; undefined for another line */
@@ -115,7 +117,8 @@ function readQuickLine(args: readonly string[]): QuickLine | undefined {
   const [known, name] = isApp ? [appCommands, second] : [topCommands, first];
   const command = Object.hasOwn(known, name) ? known[name] : undefined;
   const ids = words.slice(isApp ? 2 : 1);
-  return command !== undefined && isCount(command.apps, ids.length) ? { command, ids, options } : undefined;
+  if (command === undefined || !isCount(command.apps, ids.length)) return undefined;
+  return { command, name: isApp ? `app ${name}` : name, ids, options };
 }
 
 const flags: Readonly<Record<string, Partial<GlobalOptions> | undefined>> = {

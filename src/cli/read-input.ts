@@ -1,7 +1,7 @@
 /** Text that a command takes from a file or from stdin. */
 import { readFile } from "node:fs/promises";
 import { text } from "node:stream/consumers";
-import { UsageError } from "./failure.ts";
+import { UnusableFileError } from "./failure.ts";
 import type { CliHost } from "./host.ts";
 import { fileTrouble } from "./local-file.ts";
 
@@ -11,6 +11,6 @@ export async function readInput(host: CliHost, path: string): Promise<string> {
   try {
     return await readFile(path, "utf8");
   } catch (error) {
-    throw new UsageError(`cannot read ${path}: ${fileTrouble(error) ?? String(error)}`);
+    throw new UnusableFileError(`cannot read ${path}: ${fileTrouble(error) ?? String(error)}`);
   }
 }

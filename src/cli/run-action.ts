@@ -1,12 +1,14 @@
 /** Runs what a command does: with a context of its own, and errors said. */
 import { CommandContext, type GlobalOptions } from "./context.ts";
 import { exitCodes } from "./exit-codes.ts";
-import { UsageError } from "./failure.ts";
+import { needsHelp, UsageError, whereHelpIs } from "./failure.ts";
 import type { CliHost } from "./host.ts";
 import type { Client } from "./transport/client.ts";
 
 export interface ActionRun {
   readonly options: GlobalOptions;
+  /** How the command is called: `svc app logs`. */
+  readonly line: string;
   /** The app that the command line names first, for the next step that an error suggests. */
   readonly app: string | undefined;
   /** Opens the service layer in this process. */
@@ -16,7 +18,7 @@ export interface ActionRun {
 /** @returns the exit code */
 export async function runAction(
   host: CliHost,
-  { options, app, openInProcess }: ActionRun,
+  { options, line, app, openInProcess }: ActionRun,
   action: (context: CommandContext) => Promise<void>,
 ): Promise<number> {
   await using context = new CommandContext(host, options, () => openInProcess(host));
@@ -26,6 +28,8 @@ export async function runAction(
     await action(context);
     return exitCodes.ok;
   } catch (error) {
-    return context.report(error, app);
+    const exitCode = context.report(error, app);
+    if (needsHelp(error) && !context.json) context.note(whereHelpIs(line));
+    return exitCode;
   }
 }

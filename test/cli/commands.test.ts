@@ -211,7 +211,11 @@ const cases: CommandCase[] = [
   { args: ["source", "show", "web"], stdout: /^Package: +main\/web\n/, stderr: /svc install main\/web/ },
   { args: ["source", "show", "main/web"], stdout: /^Package: +main\/web\n/, stderr: /svc install main\/web/ },
   { args: ["source", "show", "nope"], exitCode: 2, stderr: /no source "nope" is configured/ },
-  { args: ["source", "show", "twice"], exitCode: 2, stderr: /say which one: main\/twice, other\/twice\n$/ },
+  {
+    args: ["source", "show", "twice"],
+    exitCode: 2,
+    stderr: /say which one: main\/twice, other\/twice\nTry: svc source show --help\n$/,
+  },
   {
     args: ["app", "stop", "busy"],
     exitCode: 5,
@@ -251,7 +255,7 @@ const cases: CommandCase[] = [
   {
     args: ["kill", "x"],
     exitCode: 2,
-    stderr: /^svc: "x" is no process: it must be a number from 1 to 4194304/,
+    stderr: /^svc: "x" is no process: it must be a number from 1 to 4194304, as svc top shows it\n$/,
   },
   {
     args: ["events", "--kind", "app.crashd"],
@@ -291,28 +295,68 @@ const cases: CommandCase[] = [
   { args: ["api", "AppService.RepullApp", '{"id":"idle"}'], exitCode: 1, stderr: /does not offer/ },
   { args: ["api", "--list"], stdout: /AppService\.ListApps +unary +user/ },
   { args: ["api", "AppService.InstallApp", "--describe"], stdout: /spec +string +yes/ },
-  { args: ["status", "x"], exitCode: 2, stderr: /too many arguments[^]*\nHow an app is: svc app info x\n$/ },
+  {
+    args: ["status", "x"],
+    exitCode: 2,
+    stderr: /too many arguments[^]*\nTry: svc status --help\nHow an app is: svc app info x\n$/,
+  },
   { args: ["info", "x"], exitCode: 2, stderr: /It is: svc app info/ },
   { args: ["app", "info", ""], exitCode: 2, stderr: /^svc: id must not be empty\n$/ },
   { args: ["app", "remove", "", "--yes"], exitCode: 2, stderr: /^svc: id must not be empty\n$/ },
   { args: ["reload"], exitCode: 2, stderr: /^svc: unknown command 'reload'\nIt is: svc daemon reload\n$/ },
   { args: ["isntall", "x"], exitCode: 2, stderr: /\(Did you mean install\?\)/ },
-  { args: ["lss"], exitCode: 2, stderr: /^svc: unknown command 'lss'\n\(Did you mean ls\?\)\n$/ },
-  { args: ["help", "lss"], exitCode: 2, stderr: /^svc: unknown command 'lss'\n\(Did you mean ls\?\)\n$/ },
-  { args: ["help", "frobnicate"], exitCode: 2, stderr: /^svc: unknown command 'frobnicate'\n$/ },
+  {
+    args: ["lss"],
+    exitCode: 2,
+    stderr: /^svc: unknown command 'lss'\n\(Did you mean ls\?\)\nTry: svc --help\n$/,
+  },
+  {
+    args: ["help", "lss"],
+    exitCode: 2,
+    stderr: /^svc: unknown command 'lss'\n\(Did you mean ls\?\)\nTry: svc --help\n$/,
+  },
+  {
+    args: ["help", "frobnicate"],
+    exitCode: 2,
+    stderr: /^svc: unknown command 'frobnicate'\nTry: svc --help\n$/,
+  },
   { args: ["help", "info"], exitCode: 2, stderr: /unknown command 'info'[^]*It is: svc app info/ },
-  { args: ["app", "help", "frobnicate"], exitCode: 2, stderr: /^svc: unknown command 'frobnicate'\n$/ },
+  {
+    args: ["app", "help", "frobnicate"],
+    exitCode: 2,
+    stderr: /^svc: unknown command 'frobnicate'\nTry: svc app --help\n$/,
+  },
   { args: ["help", "ls"], stdout: /^Usage: svc ls\|list / },
   { args: ["help", "app", "start"], stdout: /^Usage: svc app start / },
   { args: ["help", "backup", "storage", "add"], stdout: /^Usage: svc backup storage add / },
-  { args: ["help", "app", "frobnicate"], exitCode: 2, stderr: /^svc: unknown command 'frobnicate'\n$/ },
-  { args: ["ls", "--nope"], exitCode: 2, stderr: /^svc: unknown option '--nope'/ },
+  {
+    args: ["help", "app", "frobnicate"],
+    exitCode: 2,
+    stderr: /^svc: unknown command 'frobnicate'\nTry: svc app --help\n$/,
+  },
+  {
+    args: ["ls", "--nonesuch"],
+    exitCode: 2,
+    stderr: /^svc: unknown option '--nonesuch'\nTry: svc ls --help\n$/,
+  },
+  {
+    args: ["backup", "storage", "add"],
+    exitCode: 2,
+    stderr: /^svc: missing required argument 'name'\nTry: svc backup storage add --help\n$/,
+  },
+  { args: ["ls", "--columns", "id,nope"], exitCode: 2, stderr: /"nope"[^\n]*\nTry: svc ls --help\n$/ },
+  {
+    args: ["app", "place", "hello"],
+    exitCode: 2,
+    // What to type is said already.
+    stderr: /^svc: say where: --on swarm, or --on machine\n$/,
+  },
   { args: ["ls", "--timeout", "0"], exitCode: 2, stderr: /more than 0 and at most 86400/ },
   { args: ["--version"], stdout: /^1\.2\.3\n$/ },
   {
     args: ["ls", "--socket", ""],
     exitCode: 2,
-    stderr: /^svc: option '--socket <path>'.*It must be a path\.\n$/,
+    stderr: /^svc: option '--socket <path>'.*It must be a path\.\nTry: svc ls --help\n$/,
   },
   { args: ["--help"], stdout: /Exit codes:[^]* 6 +something that is needed is unavailable[^]*130/ },
 ];

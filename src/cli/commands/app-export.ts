@@ -5,7 +5,7 @@ import { Option, type Command } from "commander";
 import { ExportAppRequestTos } from "../../../gen/svc/v1/words.ts";
 import type { CommandContext } from "../context.ts";
 import { exists } from "../exists.ts";
-import { UsageError } from "../failure.ts";
+import { UnusableFileError, UsageError } from "../failure.ts";
 import { makeOwn } from "../package-plan.ts";
 import type { RunCommand } from "../run-command.ts";
 import { escapeControls, escapeLines } from "../render/escape.ts";
@@ -56,7 +56,7 @@ async function write(
   }
   makeOwn(context, dir);
   for (const { name } of files)
-    if (exists(join(dir, name))) throw new UsageError(`${join(dir, name)} is there already`);
+    if (exists(join(dir, name))) throw new UnusableFileError(`${join(dir, name)} is there already`);
   for (const { name, content } of files) {
     await writeFile(join(dir, name), content, { flag: "wx" });
     await context.print(`${escapeControls(join(dir, name))}\n`);

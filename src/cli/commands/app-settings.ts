@@ -10,7 +10,7 @@ import {
 } from "../assignments.ts";
 import type { CommandContext } from "../context.ts";
 import { examples } from "../examples.ts";
-import { AdvisedError, UsageError } from "../failure.ts";
+import { AdvisedError, UnusableFileError, UsageError } from "../failure.ts";
 import type { RunCommand } from "../run-command.ts";
 import { escapeControls } from "../render/escape.ts";
 import { calls, type AppSettings } from "../transport/calls.ts";
@@ -131,10 +131,10 @@ async function readValues(context: CommandContext, file: string): Promise<JsonOb
   try {
     values = JSON.parse(text);
   } catch (error) {
-    throw new UsageError(`${file} is no JSON: ${(error as Error).message}`);
+    throw new UnusableFileError(`${file} is no JSON: ${(error as Error).message}`);
   }
   if (typeof values !== "object" || values === null || Array.isArray(values)) {
-    throw new UsageError(`${file} must hold a JSON object`);
+    throw new UnusableFileError(`${file} must hold a JSON object`);
   }
   return values as JsonObject;
 }

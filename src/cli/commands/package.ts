@@ -13,7 +13,7 @@ import { runWithAdvice } from "../advice.ts";
 import { adviceOnSettings, setFileOption, setStdinOption } from "../assignments.ts";
 import type { CommandContext } from "../context.ts";
 import { exitCodes } from "../exit-codes.ts";
-import { ReportedError, UsageError } from "../failure.ts";
+import { ReportedError, UnusableFileError, UsageError } from "../failure.ts";
 import { examples } from "../examples.ts";
 import { exists } from "../exists.ts";
 import { collect } from "../option-values.ts";
@@ -108,7 +108,7 @@ async function init(context: CommandContext, dir: string, options: InitOptions):
 
 async function check(context: CommandContext, dir: string): Promise<void> {
   requireOwn(context, dir);
-  if (!exists(dir)) throw new UsageError(`there is no ${dir}`);
+  if (!exists(dir)) throw new UnusableFileError(`there is no ${dir}`);
   const report = await checked(context, dir);
   const { manifest } = report;
   const permissions = manifest?.permissions ?? [];
