@@ -44,8 +44,8 @@ export interface Daemon extends AsyncDisposable {
 
 /**
  * Starts the daemon; it answers when this resolves. Disposing it stops it gracefully: apps go on.
- * @throws SvcError `unavailable` when the TCP address cannot be bound, or another daemon has the store, and what opening the store
- *   throws.
+ * @throws SvcError `unavailable` when the TCP address cannot be bound, or another daemon has the store; `invalid_request` when
+ *   this user never may listen there; and what opening the store throws.
  */
 export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
   const { config, reloadConfig, version, programs, selfUid, pages, storeAhead, listenFds, clock } = options;

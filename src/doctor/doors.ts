@@ -1,6 +1,7 @@
 /** The addresses at which the daemon is, or will be, reached. */
 import { createServer } from "node:net";
 import { exposureWarning } from "../daemon/exposure.ts";
+import { addressText, listenFailure } from "../lib/listen-failure.ts";
 import { ok, problem, warning, type Check } from "./finding.ts";
 
 export const checkDaemon: Check = ({ config, servedAt }) =>
@@ -15,7 +16,7 @@ export const checkDaemon: Check = ({ config, servedAt }) =>
 export const checkPort: Check = async ({ config, servedAt }) => {
   const isServed = servedAt === config.api.socket;
   const { host, port } = config.api.listen;
-  const address = `${host}:${port}`;
+  const address = addressText({ host, port });
   if (port === 0) return ok("any that is free");
   const code = await bindingFailure(host, port);
   if (code === undefined)
@@ -25,7 +26,7 @@ export const checkPort: Check = async ({ config, servedAt }) => {
     return ok(
       `${address} is taken; you need none with the daemon on ${servedAt}, and another for one of your own`,
     );
-  return problem(`${address} cannot be listened on (${code}): stop what uses it, or set [api] listen`);
+  return problem(listenFailure({ host, port }, code));
 };
 
 export const checkExposure: Check = ({ config }) => {

@@ -1,8 +1,9 @@
 /** The daemon's doors, TCP and the unix sockets: what is accepted there is a connection, with the kernel's word on its peer (S 1.2). */
 import { createServer, type AddressInfo, type Server, type Socket } from "node:net";
-import { SvcError } from "../errors.ts";
+import { invalidField, SvcError } from "../errors.ts";
 import type { Log } from "../lib/log.ts";
 import type { FairTurns } from "../lib/fair-turns.ts";
+import { isForGood, listenFailure } from "../lib/listen-failure.ts";
 import { rootSocketOf } from "../lib/root-socket.ts";
 import { Arrivals, connectionOptions, ignore } from "./arrivals.ts";
 import { Connection } from "./connection.ts";
@@ -57,7 +58,10 @@ export class Doors {
     this.#options = options;
   }
 
-  /** @throws SvcError `unavailable` when the TCP address cannot be bound; or the socket, where there is no TCP */
+  /**
+   * @throws SvcError `unavailable` when the TCP address cannot be bound, `invalid_request` when this user never may; or what
+   *   keeps the socket from being bound, where there is no TCP
+   */
   async open(): Promise<ListeningAddresses> {
     const { tcp, socketPath } = this.#options;
     this.#handed = this.#takeHanded();
@@ -112,12 +116,10 @@ export class Doors {
     try {
       await listen(server, host, port);
     } catch (cause) {
-      const { code } = cause as NodeJS.ErrnoException;
-      throw new SvcError(
-        "unavailable",
-        `cannot listen on ${host}:${port} (${code ?? "unknown error"}); stop what uses it, or set [api] listen`,
-        { cause },
-      );
+      const { code = "unknown error" } = cause as NodeJS.ErrnoException;
+      const message = listenFailure({ host, port }, code);
+      if (isForGood(code)) throw invalidField("", message);
+      throw new SvcError("unavailable", message, { cause });
     }
     return { host, port: (server.address() as AddressInfo).port };
   }
@@ -130,7 +132,11 @@ export class Doors {
       return path;
     } catch (err) {
       if (tcp === undefined) throw err;
-      log.warn({ err, path }, "the unix socket could not be bound; serving TCP alone");
+      const reason = err instanceof Error ? err.message : String(err);
+      log.warn(
+        { path, reason },
+        "the unix socket could not be bound, and commands of svc find the daemon there alone: set [api] socket; serving TCP",
+      );
       return undefined;
     }
   }

@@ -54,7 +54,8 @@ export interface ListenersOptions extends Omit<
 export interface Listeners extends AsyncDisposable {
   /**
    * Binds both doors.
-   * @throws SvcError `unavailable` when the TCP address cannot be bound; or the socket, where there is no TCP
+   * @throws SvcError `unavailable` when the TCP address cannot be bound, `invalid_request` when this user never may; or what
+   *   keeps the socket from being bound, where there is no TCP
    */
   start(): Promise<ListeningAddresses>;
   /**

@@ -1,11 +1,12 @@
 /** A start that cannot succeed ends with a sentence, and one that needs no socket goes on without it. */
 import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdir, mkdtemp, open, readFile, rm, writeFile, type FileHandle } from "node:fs/promises";
+import { chown, mkdir, mkdtemp, open, readFile, rm, writeFile, type FileHandle } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { promisify } from "node:util";
 import test, { type ExecutionContext } from "ava";
+import { readUnprivilegedPortStart } from "../../src/runtimes/container-policy.ts";
 import { isRoot, needsRoot } from "../support/daemon.ts";
 import { eventually } from "../support/eventually.ts";
 import { main } from "../support/svc-main.ts";
@@ -15,10 +16,11 @@ const run = promisify(execFile);
 /** A daemon with a configuration, and what it has said. */
 async function start(directory: string, lines: Record<string, string>) {
   const { store = join(directory, "store"), socket = join(directory, "svc.sock"), apps = "" } = lines;
+  const { listen = "127.0.0.1:0" } = lines;
   const file = join(directory, "svc.toml");
   await writeFile(
     file,
-    `[api]\nlisten = "127.0.0.1:0"\nsocket = "${socket}"\n[store]\ndir = "${store}"\n[apps]\n${apps}\n`,
+    `[api]\nlisten = "${listen}"\nsocket = "${socket}"\n[store]\ndir = "${store}"\n[apps]\n${apps}\n`,
   );
   const child = spawn(process.execPath, [main, "daemon", "--config", file], {
     stdio: ["ignore", "pipe", "pipe"],
@@ -82,6 +84,11 @@ for (const [title, lines, sentence] of [
     { apps: 'root_runs_as = "no-such-account"' },
     /^svc: .*no account "no-such-account"/m,
   ],
+  [
+    "an address that this machine does not have",
+    { listen: "203.0.113.9:8420" },
+    /^svc: cannot listen on 203\.0\.113\.9:8420 \(EADDRNOTAVAIL\): this machine has no such address; set \[api\] listen .*127\.0\.0\.1$/m,
+  ],
 ] as const) {
   test(`${title} ends the start`, async (t) => {
     const directory = await mkdtemp(join(tmpdir(), "svc-unusable-"));
@@ -132,6 +139,40 @@ for (const [title, options, prepare, sentence] of [
   );
 }
 
+for (const [whose, uid] of [
+  ["root's without the right to", undefined],
+  ["a user's", 65534],
+] as const) {
+  (isRoot ? test : test.skip)(
+    `a port of root's, for a daemon of ${whose}, ends the start with what to do, and no unit tries again${needsRoot}`,
+    async (t) => {
+      const port = (await readUnprivilegedPortStart()) - 1;
+      if (port < 1) {
+        t.pass("this host has no ports of root's");
+        return;
+      }
+      const { file, stderr } = await placeFor(t);
+      if (uid !== undefined) await chown(dirname(file), uid, uid);
+      await writeFile(file, `[api]\nlisten = "127.0.0.1:${port}"\n[store]\ndir = "${dirname(file)}/store"\n`);
+      const { code, said } = await runTo(
+        file,
+        stderr,
+        {},
+        uid === undefined
+          ? ["setpriv", "--bounding-set", "-net_bind_service", "--inh-caps", "-net_bind_service"]
+          : ["setpriv", `--reuid=${uid}`, `--regid=${uid}`, "--clear-groups"],
+      );
+      t.is(code, 78);
+      t.regex(
+        said,
+        new RegExp(
+          `^svc: cannot listen on 127\\.0\\.0\\.1:${port} \\(EACCES\\): .*set \\[api\\] listen .*\n$`,
+        ),
+      );
+    },
+  );
+}
+
 test("a socket's directory that cannot be made is warned of, and TCP serves", async (t) => {
   const directory = await mkdtemp(join(tmpdir(), "svc-unusable-"));
   t.teardown(() => rm(directory, { recursive: true }));
@@ -141,6 +182,8 @@ test("a socket's directory that cannot be made is warned of, and TCP serves", as
     if (!said().includes("svc is ready")) throw new Error(said());
   });
   t.regex(said(), /the directory \/proc\/x cannot be made/);
+  t.regex(said(), /set \[api\] socket/);
+  t.notRegex(said(), /"stack"/);
   child.kill("SIGTERM");
   await once(child, "close", { signal: AbortSignal.timeout(60_000) });
 });
@@ -177,8 +220,14 @@ async function placeFor(t: ExecutionContext): Promise<{ file: string; stderr: Fi
 }
 
 /** Runs a daemon until it ends, or is ready. */
-async function runTo(file: string, stderr: FileHandle, env: Record<string, string>) {
-  const child = spawn(process.execPath, [main, "daemon", "--config", file], {
+async function runTo(
+  file: string,
+  stderr: FileHandle,
+  env: Record<string, string>,
+  by: readonly string[] = [],
+) {
+  const [program, ...args] = [...by, process.execPath, main, "daemon", "--config", file];
+  const child = spawn(program, args, {
     stdio: ["ignore", "ignore", stderr.fd],
     env: { ...process.env, ...env },
   });
