@@ -146,9 +146,10 @@ function addGlobalOptions(command: Command): void {
       parseText,
     ),
     new Option("--json", "print JSON, in the shape of the REST API"),
-    new Option("--columns <names>", "of a table these columns alone, in this order: id,state").argParser(
-      parseNames,
-    ),
+    new Option(
+      "--columns <names>",
+      "of a table these columns alone, in this order: id,state (default: all, on a narrow terminal those that fit)",
+    ).argParser(parseNames),
     new Option("-q, --quiet", "of a table the first column alone, without titles"),
     new Option("--timeout <seconds>", "give up after this time").argParser(parseSeconds),
     new Option("--no-color", "no colours; so do NO_COLOR=1 and a pipe"),

@@ -31,7 +31,7 @@ function advice({ host, port }: TcpAddress, code: string): string {
         ? `ports below ${firstOpenPort} are for root; set [api] listen to a higher one, such as 8420`
         : "this user may not; set [api] listen to another address";
     case "EADDRINUSE":
-      return `another program does; see which one with svc listening ${port}, and stop it, or set [api] listen to another port`;
+      return `another program does (svc listening ${port} says which); stop it, or set [api] listen to another port`;
     case "EADDRNOTAVAIL":
       return "this machine has no such address; set [api] listen to one that it has, such as 127.0.0.1";
     case "ENOTFOUND":

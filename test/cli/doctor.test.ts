@@ -87,7 +87,7 @@ test("what is out of order is said with what to do, and by the exit code", async
     ["engine", "warning", /engine\.sock, so docker and compose packages cannot run: install one/],
     ["dns", "warning", /^nowhere\.invalid cannot be resolved: see/],
     ["daemon", "warning", /svc\.sock: start it/],
-    ["port", "problem", /\(EADDRINUSE\): stop what uses it, or set \[api\] listen/],
+    ["port", "problem", /\(EADDRINUSE\): another program does .*set \[api\] listen/],
     ["exposure", "warning", /without TLS/],
     ["permissions", "problem", /others may use .*api\.token: chmod go= it/],
     ["store", "problem", /svc\.db is damaged \(.+\): restart the daemon/],

@@ -4,7 +4,10 @@ import { createPaint, wantsColor } from "../../src/cli/render/color.ts";
 import { escapeCell, escapeControls, escapeLines } from "../../src/cli/render/escape.ts";
 import { formatJson } from "../../src/cli/render/json.ts";
 import { ProgressLine, progressText } from "../../src/cli/render/progress.ts";
-import { renderFields, renderTable } from "../../src/cli/render/table.ts";
+import { chooseColumns } from "../../src/cli/choose-columns.ts";
+import { appColumns } from "../../src/cli/render/app-table.ts";
+import { renderFields, renderTable, type Column } from "../../src/cli/render/table.ts";
+import type { App } from "../../src/cli/transport/calls.ts";
 import { formatAge, formatBytes, formatDuration } from "../../src/cli/render/units.ts";
 import { textWidth, truncate } from "../../src/cli/render/width.ts";
 import { TransferRate } from "../../src/cli/render/transfer-rate.ts";
@@ -121,6 +124,59 @@ test("lines of a table never pass the terminal, unless nothing may be cut", (t) 
       },
     ),
   );
+});
+
+test("on a narrow terminal columns are left out: empty ones first, then the most dispensable, then those at the right", (t) => {
+  const column = (title: string, at: number, more: Partial<Column<string[]>> = {}): Column<string[]> => ({
+    title,
+    value: (row) => row[at] ?? "",
+    ...more,
+  });
+  const columns = [
+    column("ID", 0),
+    column("NOTE", 1),
+    column("SIZE", 2, { dispensable: 1 }),
+    column("STATE", 3),
+    column("EMPTY", 4),
+  ];
+  const rows = [["an-id-of-20-columns-", "note", "12 MiB", "RUNNING", ""]];
+  const titlesAt = (width: number) =>
+    renderTable(columns, rows, { paint: plain, columns: width }).split("\n", 1)[0]?.split(/ +/);
+  t.deepEqual(titlesAt(50), ["ID", "NOTE", "SIZE", "STATE", "EMPTY"]);
+  t.deepEqual(titlesAt(49), ["ID", "NOTE", "SIZE", "STATE"]);
+  t.deepEqual(titlesAt(42), ["ID", "NOTE", "STATE"]);
+  t.deepEqual(titlesAt(34), ["ID", "NOTE"]);
+  t.deepEqual(titlesAt(25), ["ID"]);
+  t.is(
+    renderTable(columns, rows, { paint: plain, columns: 10 }),
+    "ID\nan-id-of-20-columns-\n",
+    "no key is cut",
+  );
+  const chosen = chooseColumns(columns, ["state", "size", "id"]);
+  t.regex(
+    renderTable(chosen, rows, { paint: plain, columns: 20 }),
+    /^STATE +SIZE +ID\n/,
+    "what is asked for stays",
+  );
+});
+
+test("a list of apps fits terminals of 40, 60 and 80 columns, with whole ids, states and ports first", (t) => {
+  const app = { state: "RUNNING", health: "none", runtime: "docker", owner: 1000, owner_name: "ada" };
+  const port = { name: "http", port: 8123, protocol: "tcp" };
+  const apps = [
+    { ...app, id: "home-assistant-2", name: "Home Assistant", version: "v2026.11.3-beta.1", restarts: 0 },
+    { ...app, id: "db", name: "db", version: "v1", restarts: 4, health: "unhealthy" },
+  ].map((each) => ({ ...each, ports: [port] }) as unknown as App);
+  for (const [width, titles] of [
+    [40, /^ID +STATE +PORTS$/],
+    [60, /^ID +STATE +VERSION +PORTS +RESTARTS$/],
+    [80, /^ID +NAME +STATE +VERSION +RUNTIME +PORTS +UPTIME +RESTARTS$/],
+  ] as const) {
+    const text = renderTable(appColumns(0, apps), apps, { paint: plain, columns: width });
+    for (const line of text.split("\n")) t.true(textWidth(line) <= width, `${width}: ${line}`);
+    t.regex(text.split("\n", 1)[0] ?? "", titles);
+    t.regex(text, /^home-assistant-2 /m);
+  }
 });
 
 test("fields without a value are left out", (t) => {

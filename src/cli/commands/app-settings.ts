@@ -165,11 +165,13 @@ async function printSettings(context: CommandContext, id: string, settings: AppS
           ]),
       {
         title: "DEFAULT",
+        dispensable: 2,
         value: (key) => valueText(propertySchema(settings, key)["default"]),
         shrinkTo: 8,
       },
       {
         title: "DESCRIPTION",
+        dispensable: 1,
         value: (key) => {
           const { description, title } = propertySchema(settings, key);
           return valueText(description ?? title);

@@ -117,9 +117,9 @@ function printRecords(
         color: ({ result }) => (result === "ok" ? undefined : "red"),
         shrinkTo: 6,
       },
-      { title: "MS", value: (record) => String(record.duration_ms), align: "right" },
-      { title: "PROTOCOL", value: ({ protocol }) => protocol },
-      { title: "REQUEST", value: (record) => record.request_id, shrinkTo: 8 },
+      { title: "MS", value: (record) => String(record.duration_ms), align: "right", dispensable: 2 },
+      { title: "PROTOCOL", value: ({ protocol }) => protocol, dispensable: 3 },
+      { title: "REQUEST", value: (record) => record.request_id, shrinkTo: 8, dispensable: 4 },
     ],
     newestFirst.toReversed(),
   );

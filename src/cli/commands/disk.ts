@@ -55,15 +55,21 @@ function explainUnknown(context: CommandContext, apps: readonly AppDisk[]): void
 function printTable(context: CommandContext, apps: readonly AppDisk[]): Promise<void> {
   return context.printTable<AppDisk>(
     [
-      { title: "ID", value: (app) => app.id, shrinkTo: 12 },
+      { title: "ID", value: (app) => app.id },
       {
         title: "IMAGE",
+        dispensable: 1,
         value: (app) => formatMeasured(app.image_bytes),
         align: "right",
       },
-      { title: "REPOSITORY", value: (app) => formatBytes(app.repository_bytes), align: "right" },
-      { title: "DATA", value: (app) => formatBytes(app.data_bytes), align: "right" },
-      { title: "VOLUMES", value: (app) => formatBytes(app.volumes_bytes), align: "right" },
+      {
+        title: "REPOSITORY",
+        value: (app) => formatBytes(app.repository_bytes),
+        align: "right",
+        dispensable: 2,
+      },
+      { title: "DATA", value: (app) => formatBytes(app.data_bytes), align: "right", dispensable: 1 },
+      { title: "VOLUMES", value: (app) => formatBytes(app.volumes_bytes), align: "right", dispensable: 2 },
       {
         title: "TOTAL",
         value: (app) => (app.unknown === undefined ? formatBytes(app.total_bytes) : "unknown"),

@@ -22,13 +22,13 @@ async function showListening(context: CommandContext, port: number | undefined):
   return context.printTable(
     [
       { title: "PORT", value: (row) => String(row.port), align: "right" },
-      { title: "PROTOCOL", value: (row) => row.protocol },
+      { title: "PROTOCOL", value: (row) => row.protocol, dispensable: 3 },
       { title: "ADDRESS", value: (row) => row.address, shrinkTo: 9 },
       { title: "APP", value: (row) => row.appId ?? "", shrinkTo: 8 },
       { title: "CONTAINER", value: (row) => row.container ?? "", shrinkTo: 12 },
       { title: "PROCESS", value: (row) => row.process ?? "", shrinkTo: 8 },
-      { title: "PID", value: (row) => String(row.pid ?? ""), align: "right" },
-      { title: "USER", value: (row) => row.user, shrinkTo: 8 },
+      { title: "PID", value: (row) => String(row.pid ?? ""), align: "right", dispensable: 2 },
+      { title: "USER", value: (row) => row.user, shrinkTo: 8, dispensable: 1 },
     ],
     ports,
     port === undefined ? "Nothing listens." : `Nothing listens on port ${port}.`,

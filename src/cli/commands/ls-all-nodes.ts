@@ -37,7 +37,7 @@ export async function showAllNodes(context: CommandContext, isMeant: (app: App) 
       "apps" in answer ? answer.apps.map((app) => ({ ...app, node: answer.node })) : [],
     );
     const columns: Column<App & { readonly node: string }>[] = [
-      { title: "NODE", value: ({ node }) => node, shrinkTo: 8 },
+      { title: "NODE", value: ({ node }) => node, isKey: true },
       ...appColumns(context.host.now(), rows),
     ];
     const none = hasApps

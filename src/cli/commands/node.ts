@@ -132,8 +132,8 @@ async function list(context: CommandContext): Promise<void> {
   return context.printTable(
     [
       { title: "", value: ({ name }) => (name === current ? "*" : "") },
-      { title: "NODE", value: ({ name }) => name },
-      { title: "ADDRESS", value: ({ address }) => address },
+      { title: "NODE", value: ({ name }) => name, isKey: true },
+      { title: "ADDRESS", value: ({ address }) => address, shrinkTo: 16 },
     ],
     rows,
   );

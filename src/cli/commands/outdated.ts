@@ -14,7 +14,7 @@ export function addOutdatedCommand(parent: Command, run: RunCommand): void {
 }
 
 const columns: readonly Column<AppUpdate>[] = [
-  { title: "ID", value: ({ id }) => id, shrinkTo: 12 },
+  { title: "ID", value: ({ id }) => id },
   { title: "VERSION", value: ({ version }) => version, shrinkTo: 7 },
   { title: "AVAILABLE", value: ({ available_version: version }) => version ?? "", shrinkTo: 7 },
   { title: "IMAGES", value: ({ outdated_images: images }) => images.join(", "), shrinkTo: 10 },

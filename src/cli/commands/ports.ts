@@ -53,14 +53,15 @@ function conflictText(row: PortRow, rows: readonly PortRow[]): string {
 function printPorts(context: CommandContext, rows: readonly PortRow[]): Promise<void> {
   const columns: readonly Column<PortRow>[] = [
     { title: "PORT", value: (row) => String(row.port), align: "right" },
-    { title: "PROTOCOL", value: (row) => row.protocol },
+    { title: "PROTOCOL", value: (row) => row.protocol, dispensable: 2 },
     {
       title: "ADDRESS",
+      dispensable: 1,
       value: (row) => row.addresses.join(", "),
       isHidden: rows.every(({ addresses }) => addresses.length === 0),
     },
     { title: "APP", value: (row) => row.app, shrinkTo: 12 },
-    { title: "NAME", value: (row) => row.name, shrinkTo: 8 },
+    { title: "NAME", value: (row) => row.name, shrinkTo: 8, dispensable: 3 },
     {
       title: "CONFLICT",
       value: (row) => conflictText(row, rows),

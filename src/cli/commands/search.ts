@@ -25,9 +25,9 @@ export function addSearchCommand(parent: Command, run: RunCommand): void {
 const mostShown = 1_000;
 
 const columns: readonly Column<ListedPackage>[] = [
-  { title: "PACKAGE", value: ({ spec }) => spec, shrinkTo: 16 },
-  { title: "NAME", value: ({ name }) => name, shrinkTo: 8 },
-  { title: "RUNTIME", value: ({ runtime }) => runtime },
+  { title: "PACKAGE", value: ({ spec }) => spec },
+  { title: "NAME", value: ({ name }) => name, shrinkTo: 8, dispensable: 2 },
+  { title: "RUNTIME", value: ({ runtime }) => runtime, dispensable: 1 },
   { title: "SUMMARY", value: ({ summary }) => summary, shrinkTo: 20 },
 ];
 

@@ -59,7 +59,7 @@ export function addSourceCommand(parent: Command, run: RunCommand): void {
 
 const columns: readonly Column<Source>[] = [
   { title: "NAME", value: ({ name }) => name },
-  { title: "URL", value: ({ url }) => url },
+  { title: "URL", value: ({ url }) => url, shrinkTo: 16 },
   {
     title: "FROM",
     value: ({ configured, shipped }) => (configured ? "configuration" : shipped ? "svc" : "added"),

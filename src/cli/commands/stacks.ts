@@ -18,7 +18,7 @@ async function listStacks(context: CommandContext): Promise<void> {
   if (context.json) return context.printJson(answer);
   return context.printTable(
     [
-      { title: "STACK", value: (stack) => stack.name, shrinkTo: 12 },
+      { title: "STACK", value: (stack) => stack.name },
       { title: "APP", value: (stack) => stack.app_id, shrinkTo: 12 },
       {
         title: "SERVICES",

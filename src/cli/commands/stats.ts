@@ -94,7 +94,7 @@ async function watchStats(
 function statsTable(context: CommandContext, stats: readonly AppStats[]): string {
   return context.table<AppStats>(
     [
-      { title: "ID", value: (app) => app.id, shrinkTo: 12 },
+      { title: "ID", value: (app) => app.id },
       {
         title: "CPU",
         value: (app) => (app.cpu_percent === undefined ? "-" : formatPercent(app.cpu_percent)),

@@ -62,13 +62,14 @@ async function busiest(context: CommandContext, { all, sort, limit, kernelThread
 function columns(context: CommandContext): Column<HostProcess>[] {
   return [
     { title: "PID", value: ({ pid }) => String(pid), align: "right" },
-    { title: "USER", value: ({ user }) => user, shrinkTo: 8 },
-    { title: "APP", value: ({ appId, container }) => appId ?? container ?? "", shrinkTo: 8 },
+    { title: "USER", value: ({ user }) => user, shrinkTo: 8, dispensable: 1 },
+    { title: "APP", value: ({ appId, container }) => appId ?? container ?? "", shrinkTo: 8, dispensable: 2 },
     { title: "CPU", value: ({ cpuPercent }) => formatPercent(cpuPercent), align: "right" },
     { title: "MEMORY", value: ({ rssBytes }) => formatBytes(rssBytes), align: "right" },
-    { title: "S", value: ({ state }) => state },
+    { title: "S", value: ({ state }) => state, dispensable: 4 },
     {
       title: "RUNS FOR",
+      dispensable: 3,
       value: ({ startedAt }) => formatDuration(context.host.now() - Date.parse(startedAt ?? "")),
       align: "right",
     },

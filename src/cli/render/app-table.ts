@@ -63,13 +63,18 @@ function uptimeText(app: Pick<App, "state" | "started_at">, nowMs: number): stri
 /** Owners are hidden where there are not several to tell apart, restarts where there were none. */
 export function appColumns(nowMs: number, apps: readonly App[]): Column<App>[] {
   return [
-    { title: "ID", value: (app) => app.id, shrinkTo: 12 },
-    { title: "NAME", value: (app) => app.name, shrinkTo: 8 },
-    { title: "STATE", value: (app) => stateText(app, nowMs), color: (app) => stateColor(app.state) },
-    { title: "VERSION", value: (app) => app.version, shrinkTo: 7 },
-    { title: "RUNTIME", value: (app) => app.runtime },
+    { title: "ID", value: (app) => app.id, isKey: true },
+    { title: "NAME", value: (app) => app.name, shrinkTo: 8, dispensable: 3 },
+    {
+      title: "STATE",
+      value: (app) => stateText(app, nowMs),
+      color: (app) => stateColor(app.state),
+      shrinkTo: 8,
+    },
+    { title: "VERSION", value: (app) => app.version, shrinkTo: 7, dispensable: 2 },
+    { title: "RUNTIME", value: (app) => app.runtime, dispensable: 4 },
     { title: "PORTS", value: (app) => portsText(app.ports), shrinkTo: 8 },
-    { title: "UPTIME", value: (app) => uptimeText(app, nowMs), align: "right" },
+    { title: "UPTIME", value: (app) => uptimeText(app, nowMs), align: "right", dispensable: 1 },
     {
       title: "RESTARTS",
       value: (app) => (app.restarts === 0 ? "" : String(app.restarts)),

@@ -52,16 +52,17 @@ function imageText({ image }: Pick<Container, "image">): string {
 export function containerColumns(containers: readonly Container[], size: boolean): Column<Container>[] {
   const project: Column<Container> = {
     title: "PROJECT",
+    dispensable: 4,
     value: ({ composeProject = "" }) => composeProject,
     shrinkTo: 8,
     isHidden: containers.every(({ composeProject }) => composeProject === undefined),
   };
   return [
-    { title: "ID", value: ({ id }) => shortId(id) },
-    { title: "NAME", value: ({ name }) => name, shrinkTo: 12 },
-    { title: "IMAGE", value: imageText, shrinkTo: 12 },
+    { title: "ID", value: ({ id }) => shortId(id), dispensable: 3 },
+    { title: "NAME", value: ({ name }) => name, isKey: true },
+    { title: "IMAGE", value: imageText, shrinkTo: 12, dispensable: 2 },
     { title: "STATUS", value: ({ status }) => status, color: ({ state }) => stateColor(state), shrinkTo: 12 },
-    { title: "PORTS", value: ({ ports }) => ports.map(portText).join(", "), shrinkTo: 10 },
+    { title: "PORTS", value: ({ ports }) => ports.map(portText).join(", "), shrinkTo: 10, dispensable: 1 },
     { title: "APP", value: ({ appId = "" }) => appId, color: () => "cyan", shrinkTo: 8 },
     project,
     ...(size ? [sizeColumn] : []),
@@ -75,21 +76,24 @@ const sizeColumn: Column<Container> = {
 };
 
 export const containerStatsColumns: readonly Column<ContainerStats>[] = [
-  { title: "NAME", value: ({ name }) => name, shrinkTo: 12 },
+  { title: "NAME", value: ({ name }) => name },
   { title: "CPU", value: ({ cpuPercent }) => formatPercent(cpuPercent), align: "right" },
   { title: "MEMORY", value: ({ memoryBytes }) => formatBytes(memoryBytes), align: "right" },
   {
     title: "LIMIT",
+    dispensable: 2,
     value: ({ memoryLimitBytes }) => formatMeasured(memoryLimitBytes),
     align: "right",
   },
   {
     title: "NETWORK IN / OUT",
+    dispensable: 1,
     value: (stats) => formatBothWays(stats.networkReceivedBytes, stats.networkSentBytes),
     align: "right",
   },
   {
     title: "DISK READ / WRITTEN",
+    dispensable: 1,
     value: (stats) => formatBothWays(stats.blockReadBytes, stats.blockWrittenBytes),
     align: "right",
   },
@@ -110,7 +114,7 @@ export function imageColumns(nowMs: number): Column<Image>[] {
   return [
     { title: "TAGS", value: ({ tags }) => (tags.length === 0 ? "<none>" : tags.join(", ")), shrinkTo: 16 },
     { title: "ID", value: ({ id }) => shortId(id) },
-    { title: "CREATED", value: ({ createdAt }) => formatAge(createdAt, nowMs) },
+    { title: "CREATED", value: ({ createdAt }) => formatAge(createdAt, nowMs), dispensable: 2 },
     { title: "SIZE", value: ({ sizeBytes }) => formatBytes(sizeBytes), align: "right" },
     ...useColumns,
   ];
@@ -119,17 +123,17 @@ export function imageColumns(nowMs: number): Column<Image>[] {
 export function volumeColumns(nowMs: number): Column<Volume>[] {
   return [
     { title: "NAME", value: ({ name }) => name, shrinkTo: 16 },
-    { title: "DRIVER", value: ({ driver }) => driver },
+    { title: "DRIVER", value: ({ driver }) => driver, dispensable: 2 },
     { title: "CREATED", value: ({ createdAt }) => formatAge(createdAt, nowMs) },
     ...useColumns,
   ];
 }
 
 export const networkColumns: readonly Column<Network>[] = [
-  { title: "NAME", value: ({ name }) => name, shrinkTo: 12 },
+  { title: "NAME", value: ({ name }) => name },
   { title: "ID", value: ({ id }) => shortId(id) },
   { title: "DRIVER", value: ({ driver }) => driver },
-  { title: "SCOPE", value: ({ scope }) => scope },
+  { title: "SCOPE", value: ({ scope }) => scope, dispensable: 3 },
   { title: "SUBNETS", value: ({ subnets }) => subnets.join(", "), shrinkTo: 12 },
   { title: "INTERNAL", value: ({ internal }) => (internal ? "yes" : "") },
 ];

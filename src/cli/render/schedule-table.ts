@@ -103,9 +103,9 @@ export function jobColumns(
   format: InstantFormat,
 ): Column<Schedule>[] {
   return [
-    { title: "ID", value: (job) => job.id, shrinkTo: 12 },
-    { title: "TRIGGER", value: triggerText, shrinkTo: 12 },
-    { title: "ACTION", value: (job) => actionText(job.action), shrinkTo: 16 },
+    { title: "ID", value: (job) => job.id },
+    { title: "TRIGGER", value: triggerText, shrinkTo: 12, dispensable: 1 },
+    { title: "ACTION", value: (job) => actionText(job.action), shrinkTo: 16, dispensable: 2 },
     {
       title: "NEXT RUN",
       value: (job) => nextRunText(job, format),
@@ -118,12 +118,14 @@ export function jobColumns(
     },
     {
       title: "OWNER",
+      dispensable: 3,
       value: jobOwnerText,
       shrinkTo: 6,
       isHidden: jobs.every((job) => job.owner === callerUid),
     },
     {
       title: "MANAGED BY",
+      dispensable: 4,
       value: (job) => job.managed_by ?? "",
       color: () => "cyan",
       shrinkTo: 10,

@@ -1,4 +1,4 @@
-/** Tables for people: as wide as their content, cut to the terminal. */
+/** Tables for people: as wide as their content; on a terminal, cells are cut and columns left out until it fits. */
 import type { Color, Paint } from "./color.ts";
 import { escapeCell } from "./escape.ts";
 import { textWidth, truncate } from "./width.ts";
@@ -11,6 +11,10 @@ export interface Column<Row> {
   /** May be cut, down to this many columns, when the terminal is narrow. */
   readonly shrinkTo?: number;
   readonly color?: (row: Row) => Color | undefined;
+  /** What other commands are told: never left out. Where no column is called so, the first is. */
+  readonly isKey?: boolean;
+  /** Where a terminal has no room for all columns, those with the most go first, of several the one at the right. Default: 0. */
+  readonly dispensable?: number;
   /** Tells nothing in these rows: shown only where a line asks for it by name. */
   readonly isHidden?: boolean;
 }
@@ -25,6 +29,14 @@ const gap = "  ";
 /** In a pipe, where nothing is cut, one cell that is wider widens no other row: a command may have 64 KiB. */
 const maxPipeWidth = 80;
 
+interface MeasuredColumn<Row> {
+  readonly column: Column<Row>;
+  /** Without control characters, in the order of the rows. */
+  readonly cells: readonly string[];
+  /** Columns of the terminal that it takes, with its title. */
+  width: number;
+}
+
 /**
  * One line per row under a line of titles, each ended by a line feed. Control characters are escaped, and hidden columns
  * left out.
@@ -34,43 +46,85 @@ export function renderTable<Row>(
   rows: readonly Row[],
   style: TableStyle,
 ): string {
-  const columns = all.filter(({ isHidden }) => isHidden !== true);
-  const cells = rows.map((row) => columns.map((column) => escapeCell(column.value(row))));
-  const widths = columns.map((column, at) =>
-    Math.max(textWidth(column.title), ...cells.map((line) => textWidth(line[at] ?? ""))),
-  );
+  const measured = all.filter(({ isHidden }) => isHidden !== true).map((column) => measure(column, rows));
   const isPipe = style.columns === undefined;
-  if (style.columns !== undefined) shrink(columns, widths, style.columns);
+  const shown = style.columns === undefined ? measured : fit(measured, style.columns);
 
-  const renderLine = (texts: readonly string[], color: (at: number) => Color | undefined): string => {
-    const parts = texts.map((text, at) => {
-      const width = isPipe ? Math.min(widths[at] ?? 0, maxPipeWidth) : (widths[at] ?? 0);
+  const renderLine = (
+    textOf: (column: MeasuredColumn<Row>) => string,
+    color: (column: Column<Row>) => Color | undefined,
+  ): string => {
+    const parts = shown.map((each) => {
+      const text = textOf(each);
+      const width = isPipe ? Math.min(each.width, maxPipeWidth) : each.width;
       const cut = isPipe ? text : truncate(text, width);
       const space = " ".repeat(Math.max(0, width - textWidth(cut)));
-      const painted = style.paint(color(at), cut);
-      return columns[at]?.align === "right" ? space + painted : painted + space;
+      const painted = style.paint(color(each.column), cut);
+      return each.column.align === "right" ? space + painted : painted + space;
     });
     return `${parts.join(gap).trimEnd()}\n`;
   };
   const titles = renderLine(
-    columns.map((column) => column.title),
+    ({ column }) => column.title,
     () => "bold",
   );
-  const lines = rows.map((row, index) => renderLine(cells[index] ?? [], (at) => columns[at]?.color?.(row)));
+  const lines = rows.map((row, index) =>
+    renderLine(
+      ({ cells }) => cells[index] ?? "",
+      (column) => column.color?.(row),
+    ),
+  );
   return titles + lines.join("");
 }
 
-/** Takes columns from the widest cell that may be cut, until the line fits or nothing more can go. */
-function shrink<Row>(columns: readonly Column<Row>[], widths: number[], available: number): void {
-  let excess = widths.reduce((sum, width) => sum + width, 0) + gap.length * (widths.length - 1) - available;
-  while (excess > 0) {
-    let widest = -1;
-    columns.forEach((column, at) => {
-      const spare = (widths[at] ?? 0) - (column.shrinkTo ?? Infinity);
-      if (spare > 0 && (widest === -1 || (widths[at] ?? 0) > (widths[widest] ?? 0))) widest = at;
+function measure<Row>(column: Column<Row>, rows: readonly Row[]): MeasuredColumn<Row> {
+  const cells = rows.map((row) => escapeCell(column.value(row)));
+  // Too many for the arguments of one call.
+  const width = cells.reduce((widest, cell) => Math.max(widest, textWidth(cell)), textWidth(column.title));
+  return { column, cells, width };
+}
+
+/** The columns that have room when each is cut as far as it may be, as wide as they can be then. */
+function fit<Row>(all: readonly MeasuredColumn<Row>[], available: number): MeasuredColumn<Row>[] {
+  const shown = [...all];
+  const hasKey = all.some(({ column }) => column.isKey === true);
+  const isKey = ({ column }: MeasuredColumn<Row>, at: number): boolean =>
+    hasKey ? column.isKey === true : at === 0;
+  while (widthOf(shown.map(leastWidth)) > available) {
+    let first = -1;
+    shown.forEach((each, at) => {
+      const isNext = first === -1 || dispensability(each) >= dispensability(shown[first] as typeof each);
+      if (!isKey(each, at) && isNext) first = at;
     });
-    if (widest === -1) return;
-    widths[widest] = (widths[widest] ?? 0) - 1;
+    if (first === -1) break;
+    shown.splice(first, 1);
+  }
+  shrink(shown, available);
+  return shown;
+}
+
+function leastWidth<Row>({ column, width }: MeasuredColumn<Row>): number {
+  return Math.min(width, column.shrinkTo ?? width);
+}
+
+/** A column without any text goes before all others. */
+function dispensability<Row>({ column, cells }: MeasuredColumn<Row>): number {
+  return cells.every((cell) => cell === "") ? Infinity : (column.dispensable ?? 0);
+}
+
+function widthOf(widths: readonly number[]): number {
+  return widths.reduce((sum, width) => sum + width, 0) + gap.length * (widths.length - 1);
+}
+
+/** Takes columns from the widest cell that may be cut, until the line fits or nothing more can go. */
+function shrink<Row>(shown: readonly MeasuredColumn<Row>[], available: number): void {
+  let excess = widthOf(shown.map(({ width }) => width)) - available;
+  while (excess > 0) {
+    const spare = shown.filter((each) => each.width > leastWidth(each));
+    const [first] = spare;
+    if (first === undefined) return;
+    const widest = spare.reduce((most, each) => (each.width > most.width ? each : most), first);
+    widest.width -= 1;
     excess -= 1;
   }
 }

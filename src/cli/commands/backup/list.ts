@@ -66,7 +66,7 @@ Examples:
 function columnsAt(nowMs: number): readonly Column<BackupArchive>[] {
   return [
     { title: "NAME", value: ({ name }) => name, shrinkTo: 32 },
-    { title: "APP", value: ({ app_id }) => app_id },
+    { title: "APP", value: ({ app_id }) => app_id, dispensable: 2 },
     { title: "STORAGE", value: ({ storage }) => storage },
     { title: "MADE", value: ({ created_at }) => formatAge(created_at, nowMs) },
     { title: "SIZE", value: ({ size_bytes }) => formatBytes(size_bytes), align: "right" },

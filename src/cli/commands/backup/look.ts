@@ -111,14 +111,14 @@ async function verify(
 }
 
 const columns: readonly Column<BackupEntry>[] = [
-  { title: "MODE", value: ({ mode }) => mode },
+  { title: "MODE", value: ({ mode }) => mode, dispensable: 1 },
   {
     title: "SIZE",
     value: ({ type, size_bytes }) => (type === "file" ? formatBytes(size_bytes) : "-"),
     align: "right",
   },
   { title: "MODIFIED", value: ({ modified_at }) => modified_at ?? "" },
-  { title: "PATH", value: pathText },
+  { title: "PATH", value: pathText, isKey: true },
 ];
 
 function pathText({ path, type, target }: BackupEntry): string {

@@ -74,6 +74,7 @@ const columns: readonly Column<BackupStorage>[] = [
   },
   {
     title: "WHERE",
+    shrinkTo: 16,
     value: whereOf,
   },
 ];

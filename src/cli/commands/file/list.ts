@@ -27,16 +27,16 @@ export function addListCommands(parent: Command, run: RunCommand): void {
 }
 
 const columns: readonly Column<FileEntry>[] = [
-  { title: "MODE", value: ({ type, mode }) => `${letters[type] ?? "-"} ${mode}` },
-  { title: "OWNER", value: ({ owner }) => owner },
-  { title: "GROUP", value: ({ group }) => group },
+  { title: "MODE", value: ({ type, mode }) => `${letters[type] ?? "-"} ${mode}`, dispensable: 1 },
+  { title: "OWNER", value: ({ owner }) => owner, dispensable: 2 },
+  { title: "GROUP", value: ({ group }) => group, dispensable: 3 },
   {
     title: "SIZE",
     value: ({ type, sizeBytes }) => (type === "file" ? formatBytes(Number(sizeBytes)) : "-"),
     align: "right",
   },
   { title: "MODIFIED", value: modifiedText },
-  { title: "NAME", value: nameText },
+  { title: "NAME", value: nameText, isKey: true },
 ];
 
 /** As ls(1) has them. */
