@@ -122,7 +122,10 @@ test("a port that is taken, and one that the daemon does not listen on", async (
       config: { ...config, api: { ...config.api, listen: { host: "127.0.0.1", port } } },
     });
   t.is(said(await at(config.api.socket)), `ok: 127.0.0.1:${port} is taken, as it is with a daemon`);
-  t.regex(said(await at(undefined)), /^problem: cannot listen on \S+ \(EADDRINUSE\): another program does \(/);
+  t.regex(
+    said(await at(undefined)),
+    /^problem: cannot listen on \S+ \(EADDRINUSE\): another program does \(/,
+  );
   free.close();
   await once(free, "close");
   t.is(said(await at(undefined)), `ok: 127.0.0.1:${port} is free`);

@@ -108,7 +108,9 @@ test("a TCP address in use ends the start with what to do", async (t) => {
   await using door = await openDoor();
   const { log, lines } = collectLog();
   await t.throwsAsync(openDoor({ tcp: { host: "127.0.0.1", port: door.port }, log }), {
-    message: new RegExp(`cannot listen on 127.0.0.1:${door.port} \\(EADDRINUSE\\): .*svc listening ${door.port}`),
+    message: new RegExp(
+      `cannot listen on 127.0.0.1:${door.port} \\(EADDRINUSE\\): .*svc listening ${door.port}`,
+    ),
   });
   t.deepEqual(lines, [], "that sentence is all that is said");
 });
