@@ -25,6 +25,8 @@ export interface Api {
   /** Of a service that is known only to what is loaded later. */
   readonly client: <S extends DescService>(service: S) => Client<S>;
   readonly upload: Upload;
+  /** Breaks off the reads that are under way: what hangs would hold the few connections of a browser for ever. */
+  readonly dropReads: () => void;
 }
 
 /** @param token kept in this object's closure alone: never in an address or a storage */
@@ -33,15 +35,23 @@ export function createApi(token: string): Api {
     request.header.set("authorization", `Bearer ${token}`);
     return next(request);
   };
-  /** A network that changes, as when a container comes, breaks calls off that did not get to the daemon: reads go once more. */
+  let reads = new AbortController();
+  /**
+   * A network that changes, as when a container comes, breaks calls off that did not get to the daemon: reads go once more. What
+   * became of a change nobody knows then.
+   */
   const readAgain: Interceptor = (next) => async (request) => {
+    if (request.stream) return next(request);
+    const isRead = request.method.idempotency === MethodOptions_IdempotencyLevel.NO_SIDE_EFFECTS;
+    const once = (): ReturnType<typeof next> =>
+      next(isRead ? { ...request, signal: AbortSignal.any([request.signal, reads.signal]) } : request);
     try {
-      return await next(request);
+      return await once();
     } catch (error) {
-      const isRead = request.method.idempotency === MethodOptions_IdempotencyLevel.NO_SIDE_EFFECTS;
-      if (request.stream || !isRead || request.signal.aborted || isOfDaemon(error)) throw error;
+      if (request.signal.aborted || isOfDaemon(error)) throw error;
+      if (!isRead) throw new ToldError(texts.unanswered, { cause: error });
       await new Promise((resolve) => setTimeout(resolve, againMs));
-      return next(request);
+      return once();
     }
   };
   const transport = createConnectTransport({
@@ -57,6 +67,10 @@ export function createApi(token: string): Api {
     sessions: createClient(SessionService, transport),
     client: (service) => createClient(service, transport),
     upload: createUpload(token),
+    dropReads: () => {
+      reads.abort(new TypeError("there is no sign of life"));
+      reads = new AbortController();
+    },
   };
 }
 
@@ -95,6 +109,7 @@ export function reasonOf(error: unknown): string | undefined {
 /** What went wrong, and what to do next. */
 export function describeError(error: unknown): string {
   if (error instanceof ToldError) return error.message;
+  if (error instanceof ConnectError && error.cause instanceof ToldError) return error.cause.message;
   if (!(error instanceof ConnectError))
     return error instanceof TypeError ? texts.unreachable : texts.unexpected;
   const reason = reasonOf(error);

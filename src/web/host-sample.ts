@@ -20,13 +20,17 @@ export function useSample<T>(
   const sample = useSignal<T | undefined>(undefined);
   useEffect(() => {
     const over = new AbortController();
+    let isAsked = false;
     const take = async (): Promise<void> => {
-      if (document.hidden || over.signal.aborted) return;
+      if (document.hidden || isAsked || over.signal.aborted) return;
+      isAsked = true;
       try {
         sample.value = await read(over.signal);
       } catch (error) {
         // Whether the daemon answers is said elsewhere.
         if (isUnauthenticated(error)) over.abort();
+      } finally {
+        isAsked = false;
       }
     };
     void take();

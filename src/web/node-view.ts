@@ -79,11 +79,15 @@ export class NodeView {
     let retryMs = firstRetryMs;
     let after = noCursor;
     while (!this.#isOver()) {
-      this.#connected = new AbortController();
+      const connected = new AbortController();
+      this.#connected = connected;
       const signal = this.#untilLost();
+      // A stream tells something at once: a connection that hangs does not, although others may go.
+      const late = setTimeout(() => connected.abort(), patienceMs);
       try {
         const request = create(StreamEventsRequestSchema, { after });
         for await (const event of this.#api.events.streamEvents(request, { signal })) {
+          clearTimeout(late);
           retryMs = firstRetryMs;
           after = event.cursor;
           this.#isFollowed = true;
@@ -96,6 +100,8 @@ export class NodeView {
           this.#onEnd(error);
           return;
         }
+      } finally {
+        clearTimeout(late);
       }
       this.#isFollowed = false;
       this.#connection.value = "lost";
@@ -113,6 +119,7 @@ export class NodeView {
       await fetch("/healthz", { cache: "no-store", signal: AbortSignal.timeout(patienceMs) });
     } catch {
       connected.abort();
+      this.#api.dropReads();
     } finally {
       this.#isAsked = false;
     }

@@ -322,6 +322,8 @@ export const texts = {
     internal: "The daemon's log has the cause: look for the request id.",
   } as Readonly<Record<string, string>>,
   unreachable: "The daemon does not answer. Is it running? The page tries again by itself.",
+  unanswered:
+    "The daemon did not answer, so nobody knows whether it was done. Look at it once the page is live again, before you try again.",
   unexpected: "This went wrong in the page itself. Reload it; if it happens again, report what you did.",
   readAgain: "Read again",
 };

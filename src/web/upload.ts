@@ -44,7 +44,7 @@ export function createUpload(token: string): Upload {
         if (request.status < 300) resolve();
         else reject(refusalOf(request.responseText));
       });
-      request.addEventListener("error", () => reject(new UploadError("", texts.unreachable)));
+      request.addEventListener("error", () => reject(new UploadError("", texts.unanswered)));
       request.addEventListener("abort", () => reject(new DOMException("canceled", "AbortError")));
       signal?.addEventListener("abort", () => request.abort());
       request.send(content);
@@ -59,5 +59,5 @@ function refusalOf(body: string): UploadError {
   } catch {
     // It did not come from the daemon.
   }
-  return new UploadError("", texts.unreachable);
+  return new UploadError("", texts.unanswered);
 }

@@ -1,5 +1,8 @@
 /** What a network breaks off while the page comes is loaded again, as a machine on which containers come and go does it (T 65). */
+import { join } from "node:path";
 import type { Browser, Page } from "playwright-core";
+import { AppService } from "../../gen/svc/v1/app_pb.ts";
+import { freePort, writePackage } from "../support/packages.ts";
 import { addressFor, openPage, visit } from "./support/open-page.ts";
 import { browserTest, needsBrowser, openView, shareNode } from "./support/shared-node.ts";
 
@@ -63,6 +66,81 @@ browserTest(`a view comes all the same, and says what to do where it does not${n
   await page.getByRole("heading", { name: "Access" }).waitFor();
   t.is(await failed.count(), 0);
   t.deepEqual(ofPage(complaints), []);
+});
+
+/** The page asks whether the daemon lives, and hears nothing, until this is disposed of. */
+async function withoutLife(page: Page): Promise<AsyncDisposable> {
+  await page.route("**/healthz", (route) => route.abort("failed"));
+  await page.evaluate("document.dispatchEvent(new Event('visibilitychange'))");
+  await page.getByText("Not connected").waitFor();
+  return { [Symbol.asyncDispose]: () => page.unroute("**/healthz") };
+}
+
+/** Lets the first request for what `pattern` names wait for ever. */
+async function hangOnce(page: Page, pattern: RegExp): Promise<void> {
+  await page.route(pattern, () => undefined, { times: 1 });
+}
+
+browserTest(`a stream that hangs is given up, although other connections go${needsBrowser}`, async (t) => {
+  const { daemon, browser } = node;
+  const { page, asked } = await open(browser);
+  await hangOnce(page, /\/StreamEvents$/);
+  await visit(page, await addressFor(daemon));
+  await page.getByText("Live").waitFor();
+  t.is(asked.filter((url) => url.endsWith("/StreamEvents")).length, 2);
+});
+
+browserTest(`reads that hang end with the connection, and go again${needsBrowser}`, async (t) => {
+  const { daemon, browser } = node;
+  const { page } = await openView(browser, daemon, "#/");
+  await page.getByText("Nothing needs your attention.").waitFor();
+  await hangOnce(page, /\/ListSchedules$/);
+  await page.getByRole("link", { name: "Schedules", exact: true }).click();
+  await page.getByRole("heading", { name: "Schedules" }).waitFor();
+  {
+    await using _life = await withoutLife(page);
+    await page.getByText("Nothing is scheduled yet.").waitFor();
+  }
+  await page.getByText("Live").waitFor();
+  t.is(await page.getByRole("alert").count(), 0);
+});
+
+browserTest(`a log goes on once the daemon is there again, by itself${needsBrowser}`, async (t) => {
+  const { daemon, browser } = node;
+  const dir = join(daemon.dir, "prints");
+  await writePackage(dir, await freePort(), { id: "prints" });
+  await daemon.client(AppService).installApp({ spec: dir });
+  const { page } = await openView(browser, daemon, "#/apps");
+  let opened = 0;
+  await page.routeWebSocket(/session=logs/, async (socket) => {
+    opened += 1;
+    socket.send(Buffer.from(`opened ${opened}\n`));
+    if (opened === 1) await socket.close();
+  });
+  await page.evaluate("location.hash = '#/apps/prints'");
+  await page.getByText("The log's connection ended.").waitFor();
+  {
+    await using _life = await withoutLife(page);
+    t.is(opened, 1);
+  }
+  await page.getByText("opened 2").waitFor();
+  t.is(await page.getByText("The log's connection ended.").count(), 0);
+});
+
+browserTest(`of a change that broke off nobody knows, and that is said${needsBrowser}`, async (t) => {
+  const { daemon, browser } = node;
+  const { page } = await openView(browser, daemon, `#/files${daemon.dir}`);
+  const said = page.getByRole("alert").filter({ hasText: "nobody knows whether it was done" });
+  await page.route(/\/v1\/files\/content/, (route) => route.abort("connectionreset"));
+  const file = { name: "letter.txt", mimeType: "text/plain", buffer: Buffer.from("Hello") };
+  await page.getByLabel("Upload files").setInputFiles(file);
+  await said.waitFor();
+  await page.route(/\/UpsertSchedule$/, (route) => route.abort("connectionreset"));
+  await page.evaluate("location.hash = '#/schedules/new'");
+  await page.getByLabel("Name", { exact: true }).fill("lost");
+  await page.getByRole("button", { name: "Save" }).click();
+  await said.waitFor();
+  t.is(await page.getByLabel("Name", { exact: true }).inputValue(), "lost", "what was typed stays");
 });
 
 browserTest(`a page of which nothing comes says so by itself${needsBrowser}`, async (t) => {

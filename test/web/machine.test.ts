@@ -163,6 +163,7 @@ browserTest(
       ["Processor", "Memory"].map((title) => first.locator(`[data-title="${title}"]`).boundingBox()),
     );
     t.is(tops[0]?.y, tops[1]?.y, "short figures share a line where there is little room");
+    t.false(await first.locator('[data-title="App"]').isVisible(), "nothing is said of no app");
     await page.setViewportSize({ width: 1200, height: 900 });
     await page.getByLabel("Filter by name, command or user").fill("<b>bold");
     const process_ = page.getByRole("row").filter({ hasText: "<b>bold</b>\\u202egnp.exe" });

@@ -89,7 +89,7 @@ export function AppView({ api, node, id }: { api: Api; node: NodeView; id: strin
               onClose={() => (terminal.value = undefined)}
             />
           )}
-          <LogView api={api} appId={id} />
+          <LogView api={api} node={node} appId={id} />
           <AppHistory api={api} id={id} />
           <SettingsView api={api} app={app} />
           <ManageView api={api} app={app} />

@@ -1,13 +1,21 @@
 import { useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { memo } from "preact/compat";
-import { describeError, type Api } from "../api.ts";
+import { describeError } from "../api.ts";
 import { linesPerBlock, LogLines, type LogBlock } from "../log-lines.ts";
 import { texts } from "../texts.ts";
+import type { ViewProps } from "../view-props.ts";
 
-export function LogView({ api, appId }: { api: Api; appId: string }) {
+/** What ends because the daemon was away is opened again once it is there. */
+export function LogView({ api, node, appId }: Pick<ViewProps, "api" | "node"> & { appId: string }) {
   const log = useSignal<LogLines | undefined>(undefined);
   const opened = useSignal(0);
+  const wasLost = useRef(false);
+  const connection = node.connection.value;
+  useEffect(() => {
+    if (connection === "live" && wasLost.current) opened.value++;
+    wasLost.current = connection === "lost";
+  }, [connection]);
   useEffect(() => {
     const lines = new LogLines(api, appId, describeError);
     log.value = lines;
