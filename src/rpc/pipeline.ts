@@ -9,13 +9,12 @@ import type {
   DescMethodClientStreaming,
   DescMethodServerStreaming,
   DescMethodUnary,
-  DescService,
   JsonReadOptions,
   JsonWriteOptions,
   Message,
   MessageShape,
 } from "@bufbuild/protobuf";
-import type { ConnectRouter, HandlerContext, ServiceImpl } from "@connectrpc/connect";
+import type { ConnectRouter, HandlerContext, MethodImpl } from "@connectrpc/connect";
 import { methodPolicies, type MethodPolicy } from "../../gen/svc/v1/methods.ts";
 import type { SvcError } from "../errors.ts";
 import { FairTurns } from "../lib/fair-turns.ts";
@@ -57,8 +56,8 @@ export interface Pipeline {
   readonly jsonOptions: JsonOptions | undefined;
   /** Sorted capability strings of the methods that are implemented (S 9). */
   readonly capabilities: readonly string[];
-  /** Registers every method on a Connect router. */
-  readonly routes: (router: ConnectRouter) => void;
+  /** Registers a method on a Connect router; by default every one. */
+  readonly routes: (router: ConnectRouter, only?: DescMethod) => void;
   /** The method of a Connect or gRPC path, such as `/svc.v1.AppService/ListApps`. */
   methodAt(path: string): DescMethod | undefined;
   /** Whether a Connect or gRPC path is a method that answers without an identity: the health service's (D8). */
@@ -141,11 +140,11 @@ export function createPipeline(options: PipelineOptions): Pipeline {
 
     capabilities: collectCapabilities(services, options.policies),
 
-    routes(router) {
-      for (const { service } of services) {
-        const handlers = service.methods.map((method) => [method.localName, connectHandler(entryOf(method))]);
-        const impl = Object.fromEntries(handlers) as Partial<ServiceImpl<DescService>>;
-        router.service(service, impl, jsonOptions && { jsonOptions });
+    routes(router, only) {
+      const registered = only === undefined ? services.flatMap(({ service }) => service.methods) : [only];
+      for (const method of registered) {
+        const handler = connectHandler(entryOf(method)) as MethodImpl<DescMethod>;
+        router.rpc(method, handler, jsonOptions && { jsonOptions });
       }
     },
 

@@ -25,6 +25,7 @@ import {
   breakOff,
   disconnectAfter,
   hostOf,
+  isUploadTo,
   pathOf,
   type Caller,
   type Callers,
@@ -36,7 +37,7 @@ import type { TransportLimits } from "./limits.ts";
 import { pageAt, type Pages } from "./pages.ts";
 import { refuse } from "./refusal.ts";
 import { checkForm, isBodyEndUnsure } from "./request-form.ts";
-import { type RpcFront, type RpcFrontOptions, isUploadTo, loadRpcFront } from "./rpc-front.ts";
+import { createRpcFront, type RpcFront, type RpcFrontOptions } from "./rpc-front.ts";
 import type { Log } from "../lib/log.ts";
 
 export interface FrontDoorOptions {
@@ -62,7 +63,7 @@ export class FrontDoor {
   readonly #writer = new JsonWriter();
   readonly #idPrefix = randomBytes(4).toString("hex");
   #idCount = 0;
-  #rpcFront: Promise<RpcFront> | undefined;
+  #rpcFront: RpcFront | undefined;
   /** With the name of the share that each counts to, which its connection may change meanwhile. */
   readonly #underWay = new Map<HttpResponse, { readonly connection: Connection; readonly name: string }>();
   readonly #ofUser = new Tally<string>();
@@ -205,7 +206,7 @@ export class FrontDoor {
     const caller = { user, requestId, response, isNoted: false };
     callers.set(request, caller);
     if (expectsContinue) response.writeContinue();
-    if (isPage || !rest(request, response, caller)) void this.#answerRpc(request, response, caller);
+    if (isPage || !rest(request, response, caller)) this.#answerRpc(request, response, caller);
   }
 
   /** A connection over TCP is of the share of the token that it has shown, before anything is done for it. */
@@ -217,15 +218,14 @@ export class FrontDoor {
     if (!this.#options.places.identified(connection, share)) connection.socket.destroy();
   }
 
-  async #answerRpc(request: HttpRequest, response: HttpResponse, caller: Caller): Promise<void> {
+  #answerRpc(request: HttpRequest, response: HttpResponse, caller: Caller): void {
     try {
       response.setHeader("x-request-id", caller.requestId);
       forgetHost(request);
       if (!isUploadTo(this.#options.pipeline, request))
         boundBody(request, this.#options.limits.requestTimeoutMs);
-      this.#rpcFront ??= loadRpcFront(this.#rpcFrontOptions());
-      const front = await this.#rpcFront;
-      front(request, response, caller);
+      this.#rpcFront ??= createRpcFront(this.#rpcFrontOptions());
+      this.#rpcFront(request, response, caller);
     } catch (error) {
       this.#fail(request, response, error, caller.requestId);
     }

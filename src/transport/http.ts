@@ -2,6 +2,7 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { constants, type Http2ServerRequest, type Http2ServerResponse } from "node:http2";
 import type { HttpCaller } from "../rpc/http-call.ts";
+import type { Pipeline } from "../rpc/pipeline.ts";
 
 export type HttpRequest = IncomingMessage | Http2ServerRequest;
 export type HttpResponse = ServerResponse | Http2ServerResponse;
@@ -53,4 +54,10 @@ export function disconnectAfter(request: HttpRequest, response: HttpResponse): v
     if (session === undefined) request.socket.destroySoon();
     else session.close();
   });
+}
+
+/** Whether the request is a stream of messages, each of which is read by itself. */
+export function isUploadTo(pipeline: Pipeline, request: HttpRequest): boolean {
+  const kind = pipeline.methodAt(pathOf(request))?.methodKind;
+  return kind === "client_streaming" || kind === "bidi_streaming";
 }

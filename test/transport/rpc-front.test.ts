@@ -14,7 +14,7 @@ const isExpressLoaded = (): boolean =>
     file.endsWith("node_modules/express/index.js"),
   );
 
-test("handlers of all methods and Express come once with who needs them, and not with a plain unary call", async (t) => {
+test("a method's handlers come once with who needs them, Express with a page, and neither with a plain unary call", async (t) => {
   const pipeline = createPipeline({
     services: fakeServices({
       app: {
@@ -28,19 +28,19 @@ test("handlers of all methods and Express come once with who needs them, and not
     audit: () => undefined,
     observe: () => undefined,
   });
-  let made = 0;
+  const made: unknown[] = [];
   const counted = {
     ...pipeline,
-    routes: (...router: Parameters<typeof pipeline.routes>) => {
-      made += 1;
-      pipeline.routes(...router);
+    routes: (...[router, only]: Parameters<typeof pipeline.routes>) => {
+      made.push(only);
+      pipeline.routes(router, only);
     },
   };
   await using door = await openDoor({ pipeline: counted });
   const madeFor = async (call: () => Promise<unknown>): Promise<number> => {
-    const before = made;
+    const before = made.length;
     await call();
-    return made - before;
+    return made.length - before;
   };
 
   const http2 = transportTo(door, "gRPC/h2c", "TCP");
@@ -51,8 +51,11 @@ test("handlers of all methods and Express come once with who needs them, and not
   t.is(await madeFor(stream(http2)), 1);
   t.is(await madeFor(stream(http2)), 0);
   t.is(await madeFor(() => createClient(DaemonService, http1).getStatus({})), 0);
-  t.false(isExpressLoaded());
   t.is(await madeFor(stream(http1)), 1);
-  t.true(isExpressLoaded());
   t.is(await madeFor(stream(http1)), 0);
+  t.deepEqual(made, [AppService.method.streamAppLogs, AppService.method.streamAppLogs]);
+  t.is((await fetch(`${door.url}/healthz`)).status, 200);
+  t.false(isExpressLoaded());
+  t.is((await fetch(`${door.url}/docs`)).status, 200);
+  t.true(isExpressLoaded());
 });
