@@ -117,7 +117,9 @@ async function makeDebianPackage(bundle: string, debianArch: string): Promise<st
   await put("DEBIAN/control", control(await sizeKib(tree), debianArch));
   await normalize(tree, epoch);
   const file = join(outDir, `${name}_${version}_${debianArch}.deb`);
-  await run("dpkg-deb", ["--root-owner-group", "-Zxz", "--build", tree, file], {
+  // What dpkg-deb itself heeds, where it is told nothing else: its default differs from one distribution to the next.
+  const compressor = process.env["DPKG_DEB_COMPRESSOR_TYPE"] ?? "xz";
+  await run("dpkg-deb", ["--root-owner-group", `-Z${compressor}`, "--build", tree, file], {
     env: { ...process.env, SOURCE_DATE_EPOCH: String(epoch) },
   });
   return file;

@@ -27,6 +27,7 @@ export async function makeTarball(dir: string, file: string, epoch: number): Pro
   const tar = `${file}.tar`;
   const owner = ["--owner=0", "--group=0", "--numeric-owner", "--sort=name", "--format=gnu"];
   await run("tar", ["--create", "--file", tar, ...owner, "--directory", dirname(dir), basename(dir)]);
-  await writeFile(file, gzipSync(await readFile(tar), { level: 9 }));
+  // The highest level takes twice as long for half a percent.
+  await writeFile(file, gzipSync(await readFile(tar)));
   await rm(tar);
 }

@@ -236,6 +236,8 @@ debianTest(`the package on a clean Debian, from its installation to its purge${n
   const dpkg = (...args: string[]): Promise<string> =>
     machine.run("env", "DEBIAN_FRONTEND=noninteractive", "dpkg", ...args);
   for (const [file, path] of Object.entries(files)) await copyFile(path, machine.path(`/root/${file}`));
+  // Debian's own index of all manual pages, made anew after each installation: it takes longer than that.
+  await rm(machine.path("/var/lib/man-db/auto-update"), { force: true });
   await writePackage(machine.path("/root/kept"), 8080, { id: "kept" });
   const property = async (what: string, unit = "svc.service"): Promise<string> =>
     (await machine.systemctl("show", "--value", `--property=${what}`, unit)).trim();
