@@ -131,15 +131,17 @@ rootTest("what the kernel refuses is not packed, and nothing is unpacked where i
   const ground = await newGround();
   const { home, files, daemon, as } = ground;
   await as(ownerUid, "sh", "-c", `mkdir ${home}/tree; echo x > ${home}/tree/x`);
-  await writeFile(join(home, "tree/secret"), "secret", { mode: 0o600 });
-  for (const format of formats) {
-    const target = `${home}/a.${format}`;
-    const denied = await errorOf(files.createArchive({ paths: [`${home}/tree`], target }));
-    t.like(denied, { code: "PermissionDenied", reason: "denied" }, format);
-    t.regex(denied.message, /tree\/secret.*permission denied/, format);
+  for (const content of ["secret", ""]) {
+    await writeFile(join(home, "tree/secret"), content, { mode: 0o600 });
+    for (const format of formats) {
+      const target = `${home}/a.${format}`;
+      const denied = await errorOf(files.createArchive({ paths: [`${home}/tree`], target }));
+      t.like(denied, { code: "PermissionDenied", reason: "denied" }, format);
+      t.regex(denied.message, /tree\/secret.*permission denied/, format);
+    }
+    t.deepEqual(await readdir(home), ["tree"]);
+    await rm(join(home, "tree/secret"));
   }
-  t.deepEqual(await readdir(home), ["tree"]);
-  await rm(join(home, "tree/secret"));
   await files.createArchive({ paths: [`${home}/tree`], target: `${home}/a.zip` });
   const theirs = join(daemon.dir, "theirs");
   await mkdir(theirs, { mode: 0o755 });

@@ -9,6 +9,7 @@ import { RequestError } from "../../request-error.mjs";
 /** yazl looks at all entries for each of them. */
 const maxEntries = 10_000;
 
+const nothing = Buffer.alloc(0);
 const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 
 /** @typedef {import("./pack.mjs").PackSource} PackSource */
@@ -53,6 +54,10 @@ async function addAll(zip, source, paths, gone) {
       if (stats.isDirectory()) zip.addEmptyDirectory(name, options);
       else if (stats.isSymbolicLink()) {
         zip.addBuffer(readlinkSync(at(entry.parent, entry.name), "buffer"), name, options);
+      } else if (stats.size === 0n) {
+        // To compress nothing takes ten times as long as to keep it. It is opened all the same: who may not read it is told.
+        for await (const _piece of source.bytesOf(entry));
+        zip.addBuffer(nothing, name, { ...options, compress: false });
       } else {
         const bytes = Readable.from(source.bytesOf(entry), { objectMode: false });
         zip.addReadStream(bytes, name, { ...options, size: Number(stats.size) });
