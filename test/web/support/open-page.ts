@@ -17,6 +17,9 @@ export async function bundledMain(): Promise<string> {
   return join(dir, "svc.cjs");
 }
 
+/** Pixels of a page, unless a test says otherwise. */
+export const viewport = { width: 1200, height: 900 };
+
 export interface WatchedPage {
   readonly page: Page;
   /** Errors and warnings of the console, what was thrown, and what the policy refused. */
@@ -29,7 +32,7 @@ export async function openPage(
   browser: Browser,
   options: Parameters<Browser["newPage"]>[0] = {},
 ): Promise<WatchedPage> {
-  const context = await browser.newContext({ viewport: { width: 1200, height: 900 }, ...options });
+  const context = await browser.newContext({ viewport, ...options });
   // A busy machine takes its time.
   context.setDefaultTimeout(60_000);
   const page = await context.newPage();

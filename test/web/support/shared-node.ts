@@ -4,7 +4,8 @@ import type { Browser } from "playwright-core";
 import { browserPath } from "../../support/browser.ts";
 import { isRoot, startDaemon, type TestDaemon, type UserDoor } from "../../support/daemon.ts";
 import { launchBrowser } from "../../support/launch-browser.ts";
-import { addressFor, bundledMain, openPage, type WatchedPage, visit } from "./open-page.ts";
+import { leavePages, takePage } from "./kept-page.ts";
+import { addressFor, bundledMain, type WatchedPage, visit } from "./open-page.ts";
 
 /** For titles of tests. */
 export const needsBrowser = browserPath === undefined ? " (skipped: no Chromium)" : "";
@@ -36,15 +37,14 @@ export function shareNode(config = (): string => ""): SharedNode {
   };
 }
 
-/** The browser alone, where tests have daemons of their own. A test's pages close with it. */
+/** The browser alone, where tests have daemons of their own. A test's pages close with it, but for one that waits for the next. */
 export function shareBrowser(): Pick<SharedNode, "browser"> {
   const parts: { browser?: Browser } = {};
   test.before(async () => {
     if (browserPath !== undefined) parts.browser = await launchBrowser();
   });
-  // A page that stays open goes on drawing what is live, and has the daemon tell it.
-  test.afterEach.always(async () => {
-    for (const context of parts.browser?.contexts() ?? []) await context.close();
+  test.afterEach.always(async (t) => {
+    if (parts.browser !== undefined) await leavePages(parts.browser, t.passed);
   });
   test.after.always(() => parts.browser?.close());
   return {
@@ -65,10 +65,10 @@ export async function openView(
   user: Pick<UserDoor, "client">,
   hash: string,
 ): Promise<WatchedPage> {
-  const opened = await openPage(browser);
-  await visit(opened.page, await addressFor(user));
+  const address = await addressFor(user);
+  const opened = await openSignedOut(browser, new URL(hash, address));
+  await visit(opened.page, address);
   await opened.page.getByText("Live").waitFor();
-  await opened.page.evaluate(`location.hash = ${JSON.stringify(hash)}`);
   return opened;
 }
 
@@ -78,12 +78,18 @@ export async function openWithToken(
   daemon: TestDaemon,
   hash: string,
 ): Promise<WatchedPage> {
-  const opened = await openPage(browser);
+  const opened = await openSignedOut(browser, new URL(hash, `http://127.0.0.1:${daemon.port}/`));
   const { page } = opened;
-  await visit(page, `http://127.0.0.1:${daemon.port}/`);
   await page.getByLabel("Token").fill(daemon.token);
   await page.getByRole("button", { name: "Sign in" }).click();
   await page.getByText("Live").waitFor();
-  await page.evaluate(`location.hash = ${JSON.stringify(hash)}`);
+  return opened;
+}
+
+/** Whoever signs in then comes to the view of this address, with no other before it, which would take longer than most. */
+async function openSignedOut(browser: Browser, address: URL): Promise<WatchedPage> {
+  const opened = await takePage(browser);
+  await visit(opened.page, address.href);
+  await opened.page.getByRole("button", { name: "Sign in" }).waitFor();
   return opened;
 }
