@@ -8,8 +8,8 @@ import { companionSuffixes } from "./store-files.ts";
 export const applicationId = 0x73766301;
 
 /**
- * What is there: `sound` carries the schema's version, and whether a document in it is no JSON, which takes away nothing but the
- * row that has it; `corrupt` what is wrong.
+ * What is there: `sound` carries the schema's version, and whether a row has what its table allows no row, which takes away nothing
+ * but that row; `corrupt` what is wrong.
  */
 export type Inspection =
   | { condition: "missing" }
@@ -65,17 +65,15 @@ export function inspectDatabase(
     if (stats.size % Number(pragma(database, "page_size")) !== 0 && (log?.size ?? 0) === 0) {
       return { condition: "corrupt", problem: `${stats.size} bytes are no whole number of pages` };
     }
-    const checks = comparesRemakable ? ["integrity_check(1)"] : ["quick_check(1)", ...indexChecks(database)];
+    const checks = comparesRemakable
+      ? [`integrity_check(${allProblems})`]
+      : [`quick_check(${allProblems})`, ...indexChecks(database)];
     let hasDamagedRow = false;
     if (stats.size <= maxBytes) {
-      let problem = problemIn(database, ...checks);
-      if (problem?.startsWith("CHECK constraint failed") === true) {
-        // To every CHECK of a document it is JSON now: what is left is more than a row.
-        database.function("json_valid", { deterministic: true }, (_document) => 1);
-        problem = problemIn(database, ...checks);
+      for (const problem of problemsIn(database, ...checks)) {
+        if (!isOfOneRow(problem)) return { condition: "corrupt", problem };
         hasDamagedRow = true;
       }
-      if (problem !== undefined) return { condition: "corrupt", problem };
     }
     return { condition: "sound", version, hasDamagedRow };
   } catch (error) {
@@ -103,13 +101,26 @@ export function openToInspect(path: string, timeoutMs: number): InspectedDatabas
   return { database, [Symbol.dispose]: () => opened.dispose() };
 }
 
-/** What the first of these checks finds that finds something. */
-export function problemIn(database: DatabaseSync, ...checks: readonly string[]): string | undefined {
-  for (const check of checks) {
-    const verdict = pragma(database, check);
-    if (verdict !== "ok") return String(verdict);
-  }
-  return undefined;
+/** Of the index's check: the rows themselves are looked at elsewhere. */
+export function problemIn(database: DatabaseSync, check: string): string | undefined {
+  return problemsIn(database, check).find((problem) => !isOfOneRow(problem));
+}
+
+/** A check ends after a hundred problems otherwise: as many damaged rows would hide what is worse. */
+const allProblems = 2 ** 31 - 1;
+
+/** What these checks find, as they find it. */
+function* problemsIn(database: DatabaseSync, ...checks: readonly string[]): Generator<string, undefined> {
+  for (const check of checks)
+    for (const row of database.prepare(`PRAGMA ${check}`).iterate()) {
+      const [verdict] = Object.values(row);
+      if (verdict !== "ok") yield String(verdict);
+    }
+}
+
+/** Whether a value is not as its table wants it, where all can be read: see `pragma.c` of SQLite. */
+function isOfOneRow(problem: string): boolean {
+  return /^(CHECK constraint failed in|NULL value in|(non-)?[A-Z]+ value in) /.test(problem);
 }
 
 /** What compares the indexes of all other tables with their rows. */

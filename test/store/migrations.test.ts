@@ -47,6 +47,27 @@ for (const { title, step } of [
   });
 }
 
+test("rows that are damaged keep no step from being taken, and are kept", async (t) => {
+  await using dir = await temporaryDir();
+  await (await openStore({ dir: dir.path }))[Symbol.asyncDispose]();
+  {
+    using database = new DatabaseSync(join(dir.path, "svc.db"), { enableForeignKeyConstraints: false });
+    database.exec(`PRAGMA ignore_check_constraints = ON;
+      INSERT INTO job_skips VALUES (7, '', -1, 1);
+      INSERT INTO runs (job, trigger, attempt, started_at, status) VALUES (7, 'nobody', 0, 1, 'ASLEEP')`);
+  }
+  const step = `
+    CREATE TABLE other_skips (job INTEGER REFERENCES jobs (n), reason TEXT CHECK (reason <> ''), count INTEGER) STRICT;
+    INSERT INTO other_skips SELECT job, reason, count FROM job_skips;
+    DROP TABLE job_skips;`;
+  await using store = await openStore({ dir: dir.path, migrations: [...migrations, step] });
+  t.deepEqual(
+    store.all("SELECT job, reason, count FROM other_skips").map((row) => ({ ...(row as object) })),
+    [{ job: 7, reason: "", count: -1 }],
+  );
+  t.is(store.all("SELECT 1 FROM runs").length, 1);
+});
+
 test("a newer database is refused and left alone", async (t) => {
   await using dir = await temporaryDir();
   await (await openStore({ dir: dir.path, migrations: next }))[Symbol.asyncDispose]();
