@@ -1,4 +1,7 @@
 /** What was found and is to be said, kept so that a restart neither repeats nor forgets it. */
+import { isBit, isInstant, isName, isText, orNull } from "../store/row-document.ts";
+import { RowReader, type RowKind } from "../store/row-reader.ts";
+import type { Log } from "../lib/log.ts";
 import type { Statement, Store } from "../store/store.ts";
 
 /** Something that has lasted long enough. It is kept until its end is said. */
@@ -23,26 +26,49 @@ interface AlertRow {
   told: number;
 }
 
+export const alertRows: RowKind<AlertRow, Alert> = {
+  table: "alerts",
+  columns: {
+    ...{ rule: isName, subject: isName, message: isText, fired_at: isInstant },
+    ...{ resolved_at: orNull(isInstant), told: isBit },
+  },
+  nameOf: ({ rule, subject }) => `alert "${rule}" of "${subject}"`,
+  remedy: () => "restart the daemon, which forgets it and looks anew",
+  read: (row) => ({
+    rule: row.rule,
+    subject: row.subject,
+    message: row.message,
+    firedAtMs: row.fired_at,
+    resolvedAtMs: row.resolved_at ?? undefined,
+    isTold: row.told === 1,
+  }),
+};
+
 export class AlertStore {
   readonly #store: Store;
+  readonly #reader: RowReader<AlertRow, Alert>;
 
-  constructor(store: Store) {
+  constructor(store: Store, log?: Pick<Log, "error">) {
     this.#store = store;
+    this.#reader = new RowReader(alertRows, log);
   }
 
   /** By rule and subject. */
   all(): Alert[] {
-    return this.#store.all<AlertRow>("SELECT * FROM alerts ORDER BY rule, subject").map((row) => ({
-      rule: row.rule,
-      subject: row.subject,
-      message: row.message,
-      firedAtMs: row.fired_at,
-      resolvedAtMs: row.resolved_at ?? undefined,
-      isTold: row.told === 1,
-    }));
+    return this.#reader.readAll(this.#rows());
   }
 
-  async write(put: readonly Alert[], remove: readonly Alert[]): Promise<void> {
+  /** Removes what cannot be read: what is still so is found again. */
+  async forgetUnreadable(): Promise<void> {
+    const damaged = this.#rows().filter((row) => this.#reader.read(row) === undefined);
+    await this.write([], damaged);
+  }
+
+  #rows(): AlertRow[] {
+    return this.#store.all<AlertRow>("SELECT * FROM alerts ORDER BY rule, subject");
+  }
+
+  async write(put: readonly Alert[], remove: readonly Pick<Alert, "rule" | "subject">[]): Promise<void> {
     const statements: Statement[] = [
       ...put.map(({ rule, subject, message, firedAtMs, resolvedAtMs, isTold }) => ({
         sql: `INSERT INTO alerts (rule, subject, message, fired_at, resolved_at, told) VALUES (?, ?, ?, ?, ?, ?)

@@ -76,6 +76,9 @@ export class Alerts implements AsyncDisposable {
   async #run(): Promise<void> {
     const { clock, intervalMs, log } = this.#options;
     const { signal } = this.#ended;
+    await this.#options.store
+      .forgetUnreadable()
+      .catch((error: unknown) => log.warn({ err: error }, "damaged alerts were not forgotten"));
     for (let isEnded = false; !isEnded;) {
       try {
         await this.look();

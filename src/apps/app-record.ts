@@ -7,9 +7,11 @@ import type { Placement } from "../runtimes/runtime.ts";
 import { nothingAccepted, type Acknowledgement } from "./acknowledgement.ts";
 import {
   isInstant,
+  isName,
   isNumber,
   isObject,
   isText,
+  isUid,
   isWhole,
   listOf,
   maybe,
@@ -19,7 +21,6 @@ import {
   readChecked,
   readDocument,
   recordOf,
-  requireFields,
   type Check,
   type Fields,
 } from "../store/row-document.ts";
@@ -182,21 +183,28 @@ const documentFields: Fields<AppDocument> = {
   placement: maybe(orNull(objectOf({ replicas: isWhole, ports: isText }))),
 };
 
-const columns: Fields<Pick<AppRow, "runtime" | "state" | "created_at">> = {
-  runtime: isRuntime,
-  state: oneOf(settledStates),
-  created_at: isInstant,
+const columns: Fields<AppRow> = {
+  ...{ id: isName, owner_uid: isUid, name: isText, runtime: isRuntime, package_id: isText },
+  ...{ record: isText, settings: isText, desired: oneOf(["running", "stopped"]) },
+  ...{
+    state: oneOf(settledStates),
+    state_reason: orNull(isText),
+    created_at: isInstant,
+    updated_at: isWhole,
+  },
 };
 
 export const appRows: RowKind<AppRow, AppRecord> = {
   table: "apps",
+  columns,
   nameOf: ({ id }) => `app "${id}"`,
+  remedy: ({ id }) =>
+    `svc backup restore ${id} latest --as-new makes a new app of its last backup, svc app remove ${id} removes it`,
   read: recordOfRow,
 };
 
 /** @throws UnreadableRow */
 function recordOfRow(row: AppRow): AppRecord {
-  requireFields(row, columns);
   const settings = readChecked(row.settings, isObject, "its settings are no object");
   return {
     // Records from before these were kept have none.

@@ -9,13 +9,13 @@ import { isExecutorAlive, type Executor } from "../store/executors.ts";
 import {
   isFlag,
   isInstant,
+  isName,
   isText,
   isWhole,
   listOf,
   maybe,
   oneOf,
   readDocument,
-  requireFields,
   type Fields,
 } from "../store/row-document.ts";
 import { RowReader, type RowKind } from "../store/row-reader.ts";
@@ -91,23 +91,22 @@ const detailFields: Fields<OperationDetail> = {
   ...{ kept: maybe(listOf(isText)), frozen: maybe(listOf(isText)) },
 };
 
-const columns: Fields<Pick<OperationRow, "kind" | "started_at">> = {
-  kind: oneOf(AppOperationKinds),
-  started_at: isInstant,
+const columns: Fields<OperationRow> = {
+  ...{ id: isWhole, app_id: isName, kind: oneOf(AppOperationKinds), phase: isText, detail: isText },
+  ...{ boot_id: isText, pid: isWhole, start_ticks: isWhole, started_at: isInstant },
 };
 
 export const operationRows: RowKind<OperationRow, Operation> = {
   table: "operations",
+  columns,
   nameOf: ({ app_id, kind }) => `what is under way with app "${app_id}" (${kind})`,
-  read: (row) => {
-    requireFields(row, columns);
-    return {
-      ...commonOf(row),
-      kind: row.kind as AppOperationKind,
-      detail: readDocument<OperationDetail>(row.detail, detailFields),
-      startedAtMs: row.started_at,
-    };
-  },
+  remedy: () => "restart the daemon, which gives the app back as it is",
+  read: (row) => ({
+    ...commonOf(row),
+    kind: row.kind as AppOperationKind,
+    detail: readDocument<OperationDetail>(row.detail, detailFields),
+    startedAtMs: row.started_at,
+  }),
 };
 
 function commonOf(row: OperationRow) {

@@ -5,7 +5,7 @@
 import type { AppRuntime } from "../../gen/svc/v1/words.ts";
 import { SvcError } from "../errors.ts";
 import type { Manifest, Runtime } from "../packages/manifest.ts";
-import { damaged, isInstant } from "../store/row-document.ts";
+import { damaged, isInstant, isUid, nobodyUid } from "../store/row-document.ts";
 import { nothingAccepted } from "./acknowledgement.ts";
 import { isRuntime, type AppRecord, type AppRow } from "./app-record.ts";
 
@@ -23,12 +23,13 @@ const reason = `${damaged}: restore a backup of it as a new app, then remove it;
 
 export function standInOf(row: AppRow): AppRecord {
   const runtime = isRuntime(row.runtime) ? row.runtime : "process";
+  const ownerUid = isUid(row.owner_uid) ? row.owner_uid : nobodyUid;
   const createdAtMs = isInstant(row.created_at) ? row.created_at : 0;
   return {
     unreadable: true,
     id: row.id,
-    ownerUid: row.owner_uid,
-    runUid: row.owner_uid,
+    ownerUid,
+    runUid: ownerUid,
     name: row.name,
     runtime,
     packageId: row.package_id,

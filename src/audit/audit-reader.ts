@@ -2,7 +2,7 @@
 import { setImmediate } from "node:timers/promises";
 import { invalidField } from "../errors.ts";
 import type { SqlValue, Store } from "../store/store.ts";
-import { contentColumns, hashOf, type AuditRow } from "./audit-record.ts";
+import { contentColumns, hashOf, shownRecord, type AuditRow } from "./audit-record.ts";
 
 export interface AuditFilter {
   /** Full name of a method. */
@@ -51,7 +51,9 @@ export class AuditReader {
       ["uid = ?", filter.uid],
       ["target = ?", filter.target],
       ["seq > ?", filter.afterSeq],
-      ["seq < ?", pageToken === "" ? undefined : parsePageToken(pageToken)],
+      // What has no number that a record has cannot be asked for.
+      ["seq > ?", 0],
+      ["seq < ?", pageToken === "" ? Number.MAX_SAFE_INTEGER : parsePageToken(pageToken)],
     ];
     const given = conditions.filter(([, value]) => value !== undefined);
     const where = given.length === 0 ? "" : `WHERE ${given.map(([sql]) => sql).join(" AND ")}`;
@@ -60,7 +62,7 @@ export class AuditReader {
       ...given.map(([, value]) => value ?? null),
       limit + 1,
     );
-    const records = rows.slice(0, limit);
+    const records = rows.slice(0, limit).map(shownRecord);
     const last = records.at(-1);
     return { records, nextPageToken: rows.length > limit && last !== undefined ? String(last.seq) : "" };
   }

@@ -1,5 +1,20 @@
 /** What the audit trail keeps of a changing call, and how that is hashed. */
 import { hash } from "node:crypto";
+import {
+  damaged,
+  isBetween,
+  isBytes,
+  isCount,
+  isInstant,
+  isText,
+  isUid,
+  nobodyUid,
+  oneOf,
+  orNull,
+  type Fields,
+} from "../store/row-document.ts";
+import { readIfWhole, type RowKind } from "../store/row-reader.ts";
+import { AuditRecordKinds } from "../../gen/svc/v1/words.ts";
 import type { SqlValue } from "../store/store.ts";
 
 /** A changing call that has ended. No request bodies, no settings, no tokens: what is not in here is not kept. */
@@ -51,6 +66,40 @@ export interface AuditContent {
 export interface AuditRow extends AuditContent {
   seq: number;
   hash: Uint8Array;
+}
+
+const isKind = oneOf(AuditRecordKinds);
+
+const columns: Fields<AuditRow> = {
+  ...{ seq: isSeq, time: isInstant, request_id: isText, method: isText, protocol: isText },
+  ...{ uid: isUid, user: isText, kind: isKind, owner_uid: orNull(isUid), peer_uid: orNull(isUid) },
+  ...{ token_digest: orNull(isText), target: isText, result: isText, reason: orNull(isText) },
+  ...{ duration_ms: isCount, hash: isBytes, address: orNull(isText), attempts: orNull(isCount) },
+};
+
+export const auditRows: RowKind<AuditRow, AuditRow> = {
+  table: "audit",
+  columns,
+  nameOf: ({ seq }) => `record ${seq} of the audit trail`,
+  remedy: () => "svc audit --verify says what is wrong first; it stays, as evidence, until its time is over",
+  read: (row) => row,
+};
+
+/** A record as it can be shown: of one that cannot be read what can, and that it is damaged. */
+export function shownRecord(row: AuditRow): AuditRow {
+  return (
+    readIfWhole(auditRows, row) ?? {
+      ...row,
+      time: isInstant(row.time) ? row.time : 0,
+      kind: isKind(row.kind) ? row.kind : "anonymous",
+      uid: isUid(row.uid) ? row.uid : nobodyUid,
+      owner_uid: isUid(row.owner_uid) ? row.owner_uid : null,
+      peer_uid: isUid(row.peer_uid) ? row.peer_uid : null,
+      duration_ms: isCount(row.duration_ms) ? row.duration_ms : 0,
+      attempts: isCount(row.attempts) ? row.attempts : null,
+      reason: damaged,
+    }
+  );
 }
 
 /** The columns of {@link AuditContent}. Later ones are appended and may be null, so that old hashes stay what they are. */
@@ -122,6 +171,10 @@ export function trailRecord(
     attempts: null,
     ...told,
   };
+}
+
+function isSeq(value: unknown): boolean {
+  return isBetween(value, 1, Number.MAX_SAFE_INTEGER);
 }
 
 /** The values of {@link contentColumns}. */

@@ -14,6 +14,7 @@ import {
   isCount,
   isFlag,
   isInstant,
+  isName,
   isText,
   listOf,
   maybe,
@@ -21,7 +22,6 @@ import {
   orNull,
   readChecked,
   readDocument,
-  requireFields,
   type Fields,
 } from "../store/row-document.ts";
 import { RowReader, type RowKind } from "../store/row-reader.ts";
@@ -82,16 +82,19 @@ const documentFields: Fields<PolicyDocument> = {
   },
 };
 
-const columns: Fields<Omit<PolicyRow, "app_id" | "policy" | "last_storages" | "last_error">> = {
+const columns: Fields<PolicyRow> = {
+  ...{ app_id: isName, policy: orNull(isText), last_storages: orNull(isText), last_error: orNull(isText) },
   ...{ set_at: orNull(isInstant), last_backup_at: orNull(isInstant) },
   ...{ last_restored_at: orNull(isInstant), tried_at: orNull(isInstant) },
 };
 
 export const policyRows: RowKind<PolicyRow, KeptPolicy> = {
   table: "backup_policies",
+  columns,
   nameOf: ({ app_id }) => `the backup policy of app "${app_id}"`,
+  remedy: ({ app_id }) =>
+    `svc backup policy ${app_id} set … sets it anew, svc backup policy ${app_id} reset takes the package's`,
   read: (row) => {
-    requireFields(row, columns);
     const problem = "it has no right last_storages";
     const storages = readChecked(row.last_storages ?? "[]", listOf(isText), problem);
     const document =

@@ -1,6 +1,7 @@
 /** What this store knows of the archives it has made, and of those that were verified or restored. */
 import type { Log } from "../lib/log.ts";
 import { readExecutor, type Executor } from "../store/executors.ts";
+import { isBit, isInstant, isName, isText, orNull } from "../store/row-document.ts";
 import { RowReader, type RowKind } from "../store/row-reader.ts";
 import type { Store, Statement } from "../store/store.ts";
 
@@ -22,16 +23,11 @@ export interface ArchiveRef {
 interface ArchiveRow {
   storage: string;
   name: string;
+  app_id: string;
   is_whole: number;
+  executor: string | null;
   verified_at: number | null;
   restored_at: number | null;
-}
-
-interface AnnouncedRow {
-  storage: string;
-  name: string;
-  app_id: string;
-  executor: string | null;
 }
 
 /** One that was announced, and whose upload nobody has confirmed. */
@@ -40,21 +36,38 @@ export interface AnnouncedArchive extends ArchiveRef {
   executor: Executor | undefined;
 }
 
-export const announcedRows: RowKind<AnnouncedRow, AnnouncedArchive> = {
+export const archiveRows: RowKind<ArchiveRow, AnnouncedArchive & CataloguedArchive> = {
   table: "backup_archives",
-  nameOf: ({ storage, name }) => `the upload of archive "${name}" to storage "${storage}"`,
-  read: ({ storage, name, app_id, executor }) => ({
+  columns: {
+    ...{ storage: isName, name: isName, app_id: isName, is_whole: isBit, executor: orNull(isText) },
+    ...{ verified_at: orNull(isInstant), restored_at: orNull(isInstant) },
+  },
+  nameOf: ({ storage, name }) => `archive "${name}" on storage "${storage}"`,
+  remedy: ({ storage, name, app_id, is_whole }) =>
+    is_whole === 1
+      ? `svc backup verify ${app_id} ${name} --storage ${storage} --deep says anew what it is`
+      : "restart the daemon, which looks whether it is there",
+  read: ({ storage, name, app_id, is_whole, verified_at, restored_at, executor }) => ({
     ...{ storage, name, appId: app_id },
+    isWhole: is_whole === 1,
+    verifiedAtMs: verified_at ?? undefined,
+    restoredAtMs: restored_at ?? undefined,
     executor: executor === null ? undefined : readExecutor(executor),
   }),
 };
+
+/** It was not proven, and nobody uploads it any more. */
+function standInOf({ storage, name, app_id, is_whole }: ArchiveRow): AnnouncedArchive & CataloguedArchive {
+  const unknown = { verifiedAtMs: undefined, restoredAtMs: undefined, executor: undefined };
+  return { storage, name, appId: app_id, isWhole: is_whole === 1, ...unknown };
+}
 
 export class Catalogue {
   readonly #store: Store;
   readonly #executor: Executor;
   readonly #now: () => number;
   readonly #onWrite: () => void;
-  readonly #announced: RowReader<AnnouncedRow, AnnouncedArchive>;
+  readonly #reader: RowReader<ArchiveRow, AnnouncedArchive & CataloguedArchive>;
 
   /** @param onWrite called when something is another than before */
   constructor(
@@ -64,27 +77,27 @@ export class Catalogue {
     onWrite: () => void,
     log?: Pick<Log, "error">,
   ) {
-    this.#announced = new RowReader(announcedRows, log);
+    this.#reader = new RowReader(archiveRows, log);
     this.#store = store;
     this.#executor = executor;
     this.#now = now;
     this.#onWrite = onWrite;
   }
 
-  /** But for those of which cannot be read who uploads them: that may go on. */
+  /** Those of which it is not known whether they are whole. */
   announced(): AnnouncedArchive[] {
-    return this.#store
-      .all<AnnouncedRow>("SELECT storage, name, app_id, executor FROM backup_archives WHERE is_whole = 0")
-      .flatMap((row) => this.#announced.read(row) ?? []);
+    return this.#read("WHERE is_whole <> 1");
   }
 
   /** Of one app or of all, by storage and name. */
-  archives(appId?: string): Map<string, CataloguedArchive> {
-    const rows =
-      appId === undefined
-        ? this.#store.all<ArchiveRow>("SELECT * FROM backup_archives")
-        : this.#store.all<ArchiveRow>("SELECT * FROM backup_archives WHERE app_id = ?", appId);
-    return new Map(rows.map((row) => [keyOf(row), archiveOfRow(row)]));
+  archives(appId?: string): Map<string, AnnouncedArchive & CataloguedArchive> {
+    const archives = appId === undefined ? this.#read("") : this.#read("WHERE app_id = ?", appId);
+    return new Map(archives.map((archive) => [keyOf(archive), archive]));
+  }
+
+  #read(where: string, ...params: string[]): (AnnouncedArchive & CataloguedArchive)[] {
+    const rows = this.#store.all<ArchiveRow>(`SELECT * FROM backup_archives ${where}`, ...params);
+    return rows.map((row) => this.#reader.read(row) ?? standInOf(row));
   }
 
   /** Before the first byte of it goes to its storage. */
@@ -160,7 +173,7 @@ export class Catalogue {
     const atMs = this.#now();
     // One from elsewhere has no row: it is none of ours to remove.
     await this.#write({
-      sql: `UPDATE backup_archives SET verified_at = ?, restored_at = coalesce(?, restored_at)
+      sql: `UPDATE backup_archives SET verified_at = ?, restored_at = coalesce(?, restored_at), executor = NULL
             WHERE storage = ? AND name = ?`,
       params: [atMs, restored ? atMs : null, storage, name],
     });
@@ -180,13 +193,4 @@ export class Catalogue {
 
 export function keyOf({ storage, name }: { storage: string; name: string }): string {
   return `${storage}/${name}`;
-}
-
-function archiveOfRow({ storage, name, is_whole, verified_at, restored_at }: ArchiveRow): CataloguedArchive {
-  return {
-    ...{ storage, name },
-    isWhole: is_whole === 1,
-    verifiedAtMs: verified_at ?? undefined,
-    restoredAtMs: restored_at ?? undefined,
-  };
 }

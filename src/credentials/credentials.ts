@@ -3,8 +3,11 @@
  * lies in the store, which is its owner's daemon's only, and is never read back (decisions 24).
  */
 import { invalidField, notFound, SvcError } from "../errors.ts";
-import type { CredentialKind } from "../../gen/svc/v1/words.ts";
+import { CredentialKinds, type CredentialKind } from "../../gen/svc/v1/words.ts";
+import type { Log } from "../lib/log.ts";
 import { secretMask } from "../lib/secret-mask.ts";
+import { damaged, isInstant, isName, isText, isUid, oneOf } from "../store/row-document.ts";
+import { RowReader, type RowKind } from "../store/row-reader.ts";
 import { StoreConflict, type Statement, type Store } from "../store/store.ts";
 
 /** Who asks: the part of a user context that credentials go by. */
@@ -47,6 +50,7 @@ export interface Login {
 /** What to show to a host for an owner's apps; undefined for nothing. */
 export type FindLogin = (host: string, ownerUid: number) => Login | undefined;
 
+/** A row of `credentials`. */
 interface CredentialRow {
   owner_uid: number;
   name: string;
@@ -57,19 +61,35 @@ interface CredentialRow {
   updated_at: number;
 }
 
+const isKind = oneOf(CredentialKinds);
+
+export const credentialRows: RowKind<CredentialRow, CredentialRow> = {
+  table: "credentials",
+  columns: {
+    ...{ owner_uid: isUid, name: isName, kind: isKind, host: isText },
+    ...{ username: isText, secret: isText, updated_at: isInstant },
+  },
+  nameOf: ({ name, owner_uid }) => `credential "${name}" of uid ${owner_uid}`,
+  remedy: ({ name }) => `its owner's svc credential remove ${name} removes it; then add it again`,
+  read: (row) => row,
+};
+
 export interface CredentialsOptions {
   store: Store;
   now: () => number;
   /** Does not bind root. */
   maxPerUser: number;
+  log?: Pick<Log, "error">;
 }
 
 export class Credentials {
   readonly #store: Store;
   readonly #now: () => number;
   readonly #maxPerUser: number;
+  readonly #reader: RowReader<CredentialRow, CredentialRow>;
 
-  constructor({ store, now, maxPerUser }: CredentialsOptions) {
+  constructor({ store, now, maxPerUser, log }: CredentialsOptions) {
+    this.#reader = new RowReader(credentialRows, log);
     this.#store = store;
     this.#now = now;
     this.#maxPerUser = maxPerUser;
@@ -78,7 +98,9 @@ export class Credentials {
   /** Those that the caller may see, by owner and name. */
   list(caller: CredentialCaller): CredentialView[] {
     const rows = this.#store.all<CredentialRow>("SELECT * FROM credentials ORDER BY owner_uid, name");
-    return rows.filter((row) => caller.root || row.owner_uid === caller.uid).map(viewOfRow);
+    return rows
+      .filter(({ owner_uid: uid }) => (caller.root && isUid(uid)) || uid === caller.uid)
+      .map((row) => viewOfRow(this.#reader.read(row) ?? standInOf(row)));
   }
 
   /**
@@ -91,7 +113,8 @@ export class Credentials {
     const host = spec.host.toLowerCase();
     const stored = this.#get(caller.ownerUid, name);
     const secret = spec.secret === secretMask ? keptSecret({ name, kind, host }, stored) : spec.secret;
-    const updatedAtMs = Math.max(this.#now(), (stored?.updated_at ?? 0) + 1);
+    const beforeMs = isInstant(stored?.updated_at) ? (stored?.updated_at ?? 0) : 0;
+    const updatedAtMs = Math.max(this.#now(), beforeMs + 1);
     const max = caller.root ? Number.MAX_SAFE_INTEGER : this.#maxPerUser;
     await this.#write([
       {
@@ -167,6 +190,12 @@ function keptSecret(
     throw invalidField("secret", `the stored secret is for ${stored.host}: give it again for ${host}`);
   }
   return stored.secret;
+}
+
+function standInOf({ owner_uid, name, host, updated_at, ...row }: CredentialRow): CredentialRow {
+  const kind = isKind(row.kind) ? row.kind : "git";
+  const updatedAtMs = isInstant(updated_at) ? updated_at : 0;
+  return { owner_uid, name, kind, host, username: damaged, secret: "", updated_at: updatedAtMs };
 }
 
 function viewOfRow(row: CredentialRow): CredentialView {

@@ -206,8 +206,8 @@ async function buildContext(options: ContextOptions): Promise<DaemonContext> {
   const settings = resources.use(createSettingsValidator({ threadUrl: programs.settingsThread }));
   const yaml = resources.use(new YamlThread({ threadUrl: programs.settingsThread }));
   const manifests = createManifestParser((text, uid) => yaml.manifest(text, uid), settings);
-  const sources = new SourceList(config.sources, store, programs.packages);
-  const credentials = new Credentials({ store, now, maxPerUser: config.limits.maxCredentialsPerUser });
+  const sources = new SourceList(config.sources, store, programs.packages, log);
+  const credentials = new Credentials({ store, now, maxPerUser: config.limits.maxCredentialsPerUser, log });
   const packages = createPackageResolver({
     sources: () => sources.all(),
     identities,
@@ -380,7 +380,7 @@ async function buildContext(options: ContextOptions): Promise<DaemonContext> {
   const alerts = resources.use(
     new Alerts({
       rules: config.alerts,
-      store: new AlertStore(store),
+      store: new AlertStore(store, log),
       facts: () => alertFacts.read(),
       notify: createNotifier(scheduler.plainActions, selfUid),
       onChange: events.onAlert,

@@ -7,6 +7,7 @@ import { SvcError } from "../errors.ts";
 import { createProcessOpener } from "../host/pidfd.ts";
 import type { Log } from "../lib/log.ts";
 import { isExecutorAlive, readExecutor, type Executor } from "../store/executors.ts";
+import { isName, isText } from "../store/row-document.ts";
 import { RowReader, type RowKind } from "../store/row-reader.ts";
 import type { Store } from "../store/store.ts";
 import type { DockerEngine } from "./engine.ts";
@@ -28,7 +29,9 @@ interface ProgramRow {
 
 export const programRows: RowKind<ProgramRow, Executor> = {
   table: "container_programs",
+  columns: { exec_id: isName, container_id: isName, executor: isText },
   nameOf: ({ exec_id, container_id }) => `program ${exec_id} in container ${container_id}`,
+  remedy: () => "restart the daemon, which ends it",
   read: ({ executor }) => readExecutor(executor),
 };
 
@@ -120,7 +123,8 @@ export class ContainerPrograms implements AsyncDisposable {
     try {
       for (const row of store.all<ProgramRow>("SELECT * FROM container_programs")) {
         const executor = this.#reader.read(row);
-        if (executor === undefined || (await isExecutorAlive(executor))) continue;
+        // One whose executor is not known would run on for ever.
+        if (executor !== undefined && (await isExecutorAlive(executor))) continue;
         await this.end(row.exec_id, row.container_id);
       }
     } catch (error) {

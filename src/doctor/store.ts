@@ -55,17 +55,15 @@ export const checkStore: Check = ({ config }) => {
 
 /** A row that cannot be read takes away nothing but what it is of, which says so where it is listed. */
 function namedRows(path: string): Finding {
-  const names: string[] = [];
+  const things: string[] = [];
   let more = 0;
-  for (const name of unreadableRows(path)) {
-    if (names.length < maxNamed) names.push(name);
+  for (const { name, remedy } of unreadableRows(path)) {
+    if (things.length < maxNamed) things.push(`${name}: ${remedy}`);
     else more += 1;
   }
-  if (names.length === 0) return ok(`${path} is sound`);
-  const others = more === 0 ? "" : ` and ${more} more`;
+  if (things.length === 0) return ok(`${path} is sound`);
+  const others = more === 0 ? "" : `; and of ${more} more`;
   const { wholeSnapshot } = storeFiles(dirname(path));
   const copy = existsSync(wholeSnapshot) ? `; what they were is in ${wholeSnapshot}` : "";
-  return problem(
-    `${path} has what cannot be read of ${names.join(", ")}${others}: write it again, or remove it${copy}`,
-  );
+  return problem(`${path} has what cannot be read of ${things.join("; of ")}${others}${copy}`);
 }

@@ -7,7 +7,7 @@ import type { Stage, StageRecord } from "../identity/host-work.ts";
 import { SvcError } from "../errors.ts";
 import type { Log } from "../lib/log.ts";
 import { isExecutorAlive, readExecutor, type Executor } from "../store/executors.ts";
-import { isText, listOf, readChecked } from "../store/row-document.ts";
+import { isName, isText, isUid, listOf, readChecked } from "../store/row-document.ts";
 import { RowReader, type RowKind } from "../store/row-reader.ts";
 import type { Store } from "../store/store.ts";
 
@@ -20,7 +20,9 @@ interface StageRow {
 
 export const stageRows: RowKind<StageRow, Stage & { executor: Executor }> = {
   table: "file_stages",
+  columns: { name: isName, uid: isUid, beside: isText, executor: isText },
   nameOf: ({ name, uid }) => `the work of uid ${uid} on files ("${name}")`,
+  remedy: () => "restart the daemon, which forgets it and says in its log what lies where",
   read: ({ name, uid, beside, executor }) => {
     const paths = readChecked(beside, listOf(isText), "it has no right beside");
     return { name, uid, beside: paths, executor: readExecutor(executor) };
@@ -76,7 +78,13 @@ export class FileStages implements StageRecord, AsyncDisposable {
     const { store, identities, log } = this.#options;
     for (const row of store.all<StageRow>("SELECT * FROM file_stages")) {
       const stage = this.#reader.read(row);
-      if (stage === undefined || (await isExecutorAlive(stage.executor))) continue;
+      if (stage === undefined) {
+        // Where it lies cannot be gone by; to keep the row would help nobody.
+        log.warn({ ...row }, "what was left of work on files is not known any more");
+        await this.forget(row.name);
+        continue;
+      }
+      if (await isExecutorAlive(stage.executor)) continue;
       const { name, uid, beside } = stage;
       try {
         const hands = await identities.hostFiles(uid);

@@ -1,6 +1,9 @@
 /** The sources that there are: that of svc itself, those of the configuration file, and those that were added later. */
 import { isAbsolute } from "node:path";
 import { SvcError, invalidField, notFound } from "../errors.ts";
+import { isName } from "../store/row-document.ts";
+import { RowReader, type RowKind } from "../store/row-reader.ts";
+import type { Log } from "../lib/log.ts";
 import type { Store } from "../store/store.ts";
 import { isIndexUrl } from "./fetch-index.ts";
 import { parseGitUrl, redactUrls } from "./git-url.ts";
@@ -20,13 +23,28 @@ export interface SourceView {
   shipped: boolean;
 }
 
+export const sourceRows: RowKind<SourceConfig, SourceConfig> = {
+  table: "sources",
+  columns: { name: isName, url: isName },
+  nameOf: ({ name }) => `source "${name}"`,
+  remedy: ({ name }) => `svc source remove ${name} removes it; then add it again`,
+  read: (row) => row,
+};
+
 export class SourceList {
   #configured: readonly SourceConfig[];
   readonly #store: Store;
   readonly #shipped: SourceConfig;
+  readonly #reader: RowReader<SourceConfig, SourceConfig>;
 
   /** @param shippedDir where the index lies that comes with svc */
-  constructor(configured: readonly SourceConfig[], store: Store, shippedDir: string) {
+  constructor(
+    configured: readonly SourceConfig[],
+    store: Store,
+    shippedDir: string,
+    log?: Pick<Log, "error">,
+  ) {
+    this.#reader = new RowReader(sourceRows, log);
     this.#configured = configured;
     this.#store = store;
     this.#shipped = { name: shippedName, url: shippedDir, shipped: true };
@@ -39,7 +57,7 @@ export class SourceList {
 
   /** All of them, by name. Of one name the configuration file's goes before an added one, and that before what comes with svc. */
   all(): SourceConfig[] {
-    const added = this.#store.all<SourceConfig>("SELECT name, url FROM sources");
+    const added = this.#reader.readAll(this.#store.all("SELECT name, url FROM sources"));
     const byName = new Map<string, SourceConfig>();
     for (const source of [this.#shipped, ...added, ...this.#configured]) byName.set(source.name, source);
     return [...byName.values()].toSorted((a, b) => (a.name < b.name ? -1 : 1));

@@ -95,6 +95,16 @@ export const isCount: Check = (value) => isBetween(value, 0, 2 ** 32 - 1);
 /** Unix milliseconds of the years 1 to 9999, which RFC 3339 can write. */
 export const isInstant: Check = (value) => isBetween(value, -62_135_596_800_000, 253_402_300_799_999);
 
+/** A text that names something. */
+export const isName: Check = (value) => isText(value) && value !== "";
+/** As SQLite keeps a flag. */
+export const isBit: Check = (value) => value === 0 || value === 1;
+/** Of a user; the greatest `uid_t` stands for none. */
+export const isUid: Check = (value) => isBetween(value, 0, nobodyUid);
+/** In the place of a user of whom is not known who it is: the greatest number, which nobody has. */
+export const nobodyUid = 2 ** 32 - 2;
+export const isBytes: Check = (value) => value instanceof Uint8Array;
+
 export function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }

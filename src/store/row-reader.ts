@@ -1,19 +1,45 @@
 /**
- * Rows of tables whose columns hold what only one folder understands. One that cannot be read takes nothing else away: whoever
+ * Rows as svc writes them, which a disk, or somebody with an editor, may have changed. One that cannot be read takes nothing else away: whoever
  * reads it puts something in its place, and the row itself stays as it is until it is written again or removed.
  */
 import { noLog, type Log } from "../lib/log.ts";
-import { UnreadableRow } from "./row-document.ts";
+import { UnreadableRow, type Check } from "./row-document.ts";
 
 /** The rows of one table. */
 export interface RowKind<Row, T> {
   readonly table: string;
   /** Which of its rows, in SQL; absent for all. */
   readonly where?: string;
+  /** What each column must be: as its type and its CHECKs in the schema want it, and as the contract can say it. */
+  readonly columns: Readonly<Record<string, Check>>;
   /** What a row is of, for people: `app "web"`. */
   readonly nameOf: (row: Row) => string;
-  /** @throws UnreadableRow */
+  /** What they can do about one that cannot be read, with the command. */
+  readonly remedy: (row: Row) => string;
+  /** Of one whose columns are right. @throws UnreadableRow */
   readonly read: (row: Row) => T;
+}
+
+/** @throws UnreadableRow */
+export function readRow<Row, T>({ columns, read }: RowKind<Row, T>, row: Row): T {
+  const wrong: string[] = [];
+  // Not every question asks for all of them.
+  for (const name in columns) {
+    const value = (row as Readonly<Record<string, unknown>>)[name];
+    if (value !== undefined && columns[name]?.(value) === false) wrong.push(name);
+  }
+  if (wrong.length > 0) throw new UnreadableRow(`it has no right ${wrong.join(", ")}`);
+  return read(row);
+}
+
+/** What the row holds; undefined where it cannot be read. */
+export function readIfWhole<Row, T>(kind: RowKind<Row, T>, row: Row): T | undefined {
+  try {
+    return readRow(kind, row);
+  } catch (error) {
+    if (error instanceof UnreadableRow) return undefined;
+    throw error;
+  }
 }
 
 /** Of those that cannot be read; the log says nothing of more. */
@@ -33,7 +59,7 @@ export class RowReader<Row, T> {
   /** What the row holds; undefined where it cannot be read, which the log says once. */
   read(row: Row): T | undefined {
     try {
-      const read = this.#kind.read(row);
+      const read = readRow(this.#kind, row);
       if (this.#told.size > 0) this.#told.delete(this.#kind.nameOf(row));
       return read;
     } catch (error) {
@@ -41,6 +67,11 @@ export class RowReader<Row, T> {
       this.#tell(this.#kind.nameOf(row), error.message);
       return undefined;
     }
+  }
+
+  /** Those that can be read. */
+  readAll(rows: readonly Row[]): T[] {
+    return rows.map((row) => this.read(row)).filter((read) => read !== undefined);
   }
 
   #tell(name: string, problem: string): void {

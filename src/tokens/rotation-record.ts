@@ -5,7 +5,7 @@
  */
 import { SvcError } from "../errors.ts";
 import type { Log } from "../lib/log.ts";
-import { isInstant, isText, listOf, objectOf, readChecked } from "../store/row-document.ts";
+import { isInstant, isName, isText, listOf, objectOf, readChecked } from "../store/row-document.ts";
 import { RowReader, type RowKind } from "../store/row-reader.ts";
 import { StoreConflict, type Store } from "../store/store.ts";
 
@@ -34,7 +34,9 @@ const noWindows = "[]";
 export const windowRows: RowKind<WindowsRow, RotationWindow[]> = {
   table: "meta",
   where: `key = '${key}'`,
+  columns: { key: isName, value: isText },
   nameOf: () => "the rotation of the primary token",
+  remedy: () => "svc token rotate begins anew",
   read: ({ value }) => readChecked(value, isWindows, "it is no list of windows"),
 };
 

@@ -7,6 +7,8 @@ import { secretMask } from "../../lib/secret-mask.ts";
 import {
   damaged,
   isFlag,
+  isInstant,
+  isName,
   isText,
   isWhole,
   listOf,
@@ -84,7 +86,10 @@ const documentFields: Fields<StorageDocument> = {
 
 export const storageRows: RowKind<StorageRow, StorageEntry> = {
   table: "backup_storages",
+  columns: { name: isName, managed_by: isText, location: isText, updated_at: isInstant },
   nameOf: ({ name }) => `storage "${name}"`,
+  remedy: ({ name }) =>
+    `svc backup storage remove ${name} forgets it, but for its archives; then add it again`,
   read: ({ name, managed_by, location }) => {
     const stored = readDocument<StorageDocument>(location, documentFields);
     return { ...stored, name, managedBy: managed_by, recipients: stored.recipients ?? [] };

@@ -127,7 +127,7 @@ export class JobReading {
   }
 
   /** The job as it is known, when the row still says the same. */
-  #unlessSame(known: Job | undefined, row: JobRow): Job {
+  #unlessSame(known: Job | undefined, row: JobRow): Job | undefined {
     return known?.revision === row.revision ? known : this.#reader.read(row);
   }
 

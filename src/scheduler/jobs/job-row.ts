@@ -6,7 +6,11 @@ import type { Log } from "../../lib/log.ts";
 import {
   isCount,
   isFlag,
+  isInstant,
+  isName,
   isText,
+  isUid,
+  isWhole,
   listOf,
   maybe,
   objectOf,
@@ -67,7 +71,15 @@ interface ReadDocument {
 export function jobRows(triggers: TriggerParser = new TriggerParser()): RowKind<JobRow, ReadDocument> {
   return {
     table: "jobs",
+    columns: {
+      ...{ n: isWhole, owner_uid: isUid, owner_name: isText, id: isName, managed_by: isText },
+      ...{ document: isText, updated_at: isInstant, revision: isWhole },
+    },
     nameOf: ({ id, owner_uid }) => `schedule "${id}" of uid ${owner_uid}`,
+    remedy: ({ id, owner_uid }) =>
+      isNamed({ id, owner_uid })
+        ? `svc schedule remove ${id} --owner ${owner_uid} removes it; then add it again`
+        : "nobody can name it, and nothing comes of it",
     read: (row) => {
       const document = readDocument<JobDocument>(row.document, documentFields);
       const trigger = triggers.read(document.trigger);
@@ -77,12 +89,19 @@ export function jobRows(triggers: TriggerParser = new TriggerParser()): RowKind<
   };
 }
 
-/** In the place of a document that cannot be read: it is neither due nor does it do anything. */
+function isNamed({ id, owner_uid }: Pick<JobRow, "id" | "owner_uid">): boolean {
+  return isName(id) && isUid(owner_uid);
+}
+
+/**
+ * In the place of a document that cannot be read: it is neither due nor does it do anything. It is as the contract wants answers,
+ * so that nobody's program stumbles over a list that has it, and nothing that could be written again.
+ */
 const standIn: Omit<JobSpec, "managedBy"> = {
-  trigger: { ...never, text: "" },
+  trigger: { ...never, text: "damaged" },
   ...{ timeZone: "", enabled: true, comment: "" },
   action: { type: "shell", command: "" },
-  ...{ timeoutSecs: 0, jitterSecs: 0, retries: 0, catchUp: "none" },
+  ...{ timeoutSecs: 1, jitterSecs: 0, retries: 0, catchUp: "none" },
 };
 
 /** As a row keeps it. */
@@ -228,8 +247,10 @@ export class JobReader {
     this.#reader = new RowReader(jobRows(triggers), log);
   }
 
-  read(row: JobRow): Job {
+  /** Undefined for one that nobody can name. */
+  read(row: JobRow): Job | undefined {
     const read = this.#reader.read(row);
+    if (!isNamed(row)) return undefined;
     if (read !== undefined) return this.#make(row, read.document, read.trigger, read.document.action);
     return { ...this.#make(row, standIn, standIn.trigger, standIn.action), unreadable: true };
   }

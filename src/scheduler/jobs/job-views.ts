@@ -175,7 +175,7 @@ function viewSpec(job: Job): Schedule {
   view.enabled = job.enabled;
   view.comment = job.comment;
   if (job.managedBy !== "") view.managedBy = job.managedBy;
-  if (job.unreadable !== true) view.action = viewAction(job.action);
+  view.action = viewAction(job.action);
   view.timeout = job.timeoutSecs;
   if (job.keep !== undefined) view.keep = job.keep;
   view.owner = job.ownerUid;

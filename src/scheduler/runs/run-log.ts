@@ -40,6 +40,8 @@ export interface RunLogOptions {
 const newestRuns = 1_000;
 /** How often runs of processes that ended are looked for. */
 const sweepIntervalMs = 5_000;
+/** Of firings that were skipped, and of seconds: that of a damaged row is counted anew. */
+const maxCount = 2 ** 32 - 1;
 /** How often a run is opened anew that others close or leave behind in the same moment. */
 const maxAttempts = 5;
 
@@ -131,10 +133,12 @@ export class RunLog implements AsyncDisposable {
     const skips = (this.#skips ??= this.#collectSkips());
     skips.statements.push({
       sql: `INSERT INTO job_skips (job, reason, count, last_unix)
-            SELECT n, ?, ?, ? FROM jobs WHERE owner_uid = ? AND id = ?
+            SELECT n, ?1, ?2, ?3 FROM jobs WHERE owner_uid = ?4 AND id = ?5
             ON CONFLICT (job, reason) DO UPDATE
-            SET count = count + excluded.count, last_unix = max(last_unix, excluded.last_unix)`,
-      params: [reason, count, Math.floor(atMs / 1000), key.ownerUid, key.id],
+            SET count = min(max(count, 0), ?6 - excluded.count) + excluded.count,
+                last_unix = CASE WHEN last_unix BETWEEN 0 AND ?6 THEN max(last_unix, excluded.last_unix)
+                                 ELSE excluded.last_unix END`,
+      params: [reason, count, Math.floor(atMs / 1000), key.ownerUid, key.id, maxCount],
     });
     await skips.written;
   }

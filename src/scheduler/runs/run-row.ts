@@ -9,15 +9,17 @@ import type { Executor } from "../../store/executors.ts";
 import {
   damaged,
   isBetween,
+  isBit,
   isCount,
   isInstant,
-  objectOf,
+  isText,
+  isWhole,
   oneOf,
   orNull,
-  requireFields,
+  UnreadableRow,
   type Fields,
 } from "../../store/row-document.ts";
-import type { RowKind } from "../../store/row-reader.ts";
+import { readIfWhole, type RowKind } from "../../store/row-reader.ts";
 import type { Statement } from "../../store/store.ts";
 import type { JobKey } from "../jobs/job.ts";
 import type { Run, RunCause, RunOutcome } from "./run.ts";
@@ -65,33 +67,56 @@ export const selectRunsWithOutput = `SELECT ${commonColumns}, error, output
 /** The job that a key names; nothing when it is gone. */
 export const jobOfKey = "(SELECT n FROM jobs WHERE owner_uid = ? AND id = ?)";
 
-const columns: Fields<
-  Pick<RunRow, "trigger" | "attempt" | "scheduled_at" | "started_at" | "ended_at" | "status"> &
-    Pick<RunRow, "exit_code" | "http_status">
-> = {
+const columns: Fields<Omit<RunRow, "owner_uid" | "job_id" | "output"> & { job: number }> = {
+  ...{ id: isWhole, job: isWhole, number: isWhole },
   ...{ trigger: oneOf(ScheduleRunTriggers), status: oneOf(ScheduleRunStatuses), attempt: isCount },
   ...{ scheduled_at: orNull(isInstant), started_at: isInstant, ended_at: orNull(isInstant) },
-  ...{ exit_code: orNull(isCode), http_status: orNull(isCode) },
+  ...{ exit_code: orNull(isCode), http_status: orNull(isCount), error: isText },
+  ...{ truncated: isBit, cut_short: isBit },
+  ...{ boot_id: orNull(isText), pid: orNull(isWhole), start_ticks: orNull(isWhole) },
 };
 
-export const runRows: RowKind<RunRow, unknown> = {
+export const runRows: RowKind<RunRow, Run> = {
   table: "runs",
+  columns,
   nameOf: ({ id }) => `the run ${id} of a schedule`,
-  read: (row) => requireFields(row, columns),
+  remedy: () => `it goes by itself after ${keptRuns} more runs of its schedule, or with it`,
+  read: (row) => {
+    if ((row.ended_at === null) !== (row.status === "RUNNING"))
+      throw new UnreadableRow("it has no right end");
+    return madeRun(row);
+  },
 };
 
-/** Of a row that cannot be read only whose it is; it ended, as nobody waits for what is not known. */
+export const outputRows: RowKind<{ run: number }, unknown> = {
+  table: "run_outputs",
+  columns: { run: isWhole, output: isText },
+  nameOf: ({ run }) => `what the run ${run} of a schedule printed`,
+  remedy: runRows.remedy as () => string,
+  read: () => undefined,
+};
+
+/** Reads runs; of one that cannot be read only whose it is, and whether it goes. */
 export function runOfRow(row: RunRow): Run {
-  return isOfRun(row) ? madeRun(row) : standInOf(row);
+  return readIfWhole(runRows, row) ?? standInOf(row);
 }
 
-const isOfRun = objectOf(columns);
+const endings = ScheduleRunStatuses.filter((status) => status !== "RUNNING");
+const isEnding = oneOf(endings);
 
-function standInOf({ id, number, owner_uid: ownerUid, job_id: jobId, started_at }: RunRow): Run {
+function standInOf({ id, number, owner_uid: ownerUid, job_id: jobId, started_at, status }: RunRow): Run {
   const startedAtMs = isInstant(started_at) ? started_at : 0;
-  const outcome = { status: "INTERRUPTED", output: "", error: damaged, truncated: true } as const;
-  const job = { ownerUid, id: jobId };
-  return { id, number, job, trigger: "manual", attempt: 1, startedAtMs, endedAtMs: startedAtMs, outcome };
+  const ending = isEnding(status) ? status : "INTERRUPTED";
+  const outcome = { status: ending, output: "", error: damaged, truncated: true } as const;
+  const common = {
+    id,
+    number,
+    job: { ownerUid, id: jobId },
+    trigger: "manual",
+    attempt: 1,
+    startedAtMs,
+  } as const;
+  return status === "RUNNING" ? common : { ...common, endedAtMs: startedAtMs, outcome };
 }
 
 function madeRun(row: RunRow): Run {

@@ -1,5 +1,7 @@
 /** What shows of runs beside their jobs: the newest one, and the firings that were skipped. */
-import type { ScheduleSkipReason } from "../../../gen/svc/v1/words.ts";
+import { ScheduleSkipReasons, type ScheduleSkipReason } from "../../../gen/svc/v1/words.ts";
+import { isCount, isInstant, isWhole, oneOf } from "../../store/row-document.ts";
+import { readIfWhole, type RowKind } from "../../store/row-reader.ts";
 import type { Store } from "../../store/store.ts";
 import { keyText } from "../jobs/job-key.ts";
 import type { JobKey } from "../jobs/job.ts";
@@ -28,6 +30,20 @@ interface SkipRow {
   count: number;
   last_unix: number;
 }
+
+export const skipRows: RowKind<Omit<SkipRow, "owner_uid" | "id">, JobSkip> = {
+  table: "job_skips",
+  columns: {
+    ...{ job: isWhole, reason: oneOf(ScheduleSkipReasons), count: isCount },
+    last_unix: (value) => isWhole(value) && isInstant((value as number) * 1000),
+  },
+  nameOf: ({ reason }) => `how often a schedule was skipped (${reason})`,
+  remedy: () => "it is counted anew when that is so again, and goes with its schedule",
+  read: ({ reason, count, last_unix }) => ({
+    reason: reason as ScheduleSkipReason,
+    ...{ count, lastUnix: last_unix },
+  }),
+};
 
 type Summaries = ReadonlyMap<string, RunSummary>;
 
@@ -71,7 +87,8 @@ export function readSummaries(store: Store, keys: readonly JobKey[]): Summaries 
     ...range,
   )) {
     const key = keyText({ ownerUid: row.owner_uid, id: row.id });
-    const skip = { reason: row.reason as ScheduleSkipReason, count: row.count, lastUnix: row.last_unix };
+    const skip = readIfWhole(skipRows, row);
+    if (skip === undefined) continue;
     const known = skips.get(key);
     if (known === undefined) skips.set(key, [skip]);
     else known.push(skip);
