@@ -1,9 +1,9 @@
 /** The page for everybody: by the keyboard alone, narrow, light and dark, and without a serious finding of axe-core. */
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
-import { freePort, writePackage } from "../support/packages.ts";
+import { freePort, writeFiles, writePackage } from "../support/packages.ts";
 import { isForEverybodyAt, notReached } from "./support/for-everybody.ts";
 import { addressFor, openPage, visit } from "./support/open-page.ts";
-import { browserTest, needsBrowser, shareNode } from "./support/shared-node.ts";
+import { browserTest, needsBrowser, openView, shareNode } from "./support/shared-node.ts";
 import { visitViews } from "./support/visit-views.ts";
 import { join } from "node:path";
 
@@ -67,4 +67,26 @@ browserTest(`every view is for everybody, light and dark, wide and narrow${needs
     });
     t.deepEqual(complaints, []);
   }
+});
+
+browserTest(`a word of any length makes no view wider than a phone${needsBrowser}`, async (t) => {
+  const { daemon, browser } = node;
+  const dir = join(daemon.dir, "long");
+  const word = "Donaudampfschifffahrtselektrizitätenhauptbetriebswerkbauunterbeamtengesellschaft";
+  await writeFiles(dir, {
+    "svc.yaml": [
+      `{ id: long, name: ${word}, version: "1", summary: ${word}, process: { exec: ["true"] },`,
+      `settings: { properties: { ${"k".repeat(60)}: { type: string, description: ${word}, env: K } } } }`,
+    ].join("\n"),
+  });
+  await daemon.client(AppService).installApp({ spec: dir });
+  const { page, complaints } = await openView(browser, daemon, "#/");
+  await page.setViewportSize({ width: 360, height: 800 });
+  for (const hash of ["#/apps", "#/apps/long", "#/backups/long"]) {
+    await page.evaluate(`location.hash = "${hash}"`);
+    await page.locator("main").getByText(word).first().waitFor();
+    if (hash === "#/apps/long") await page.getByLabel("kkk").waitFor();
+    t.is(await page.evaluate("document.documentElement.scrollWidth"), 360, hash);
+  }
+  t.deepEqual(complaints, []);
 });

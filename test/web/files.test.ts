@@ -275,6 +275,28 @@ browserTest(`one refused file stops no other, and cancelling stops them all${nee
   );
 });
 
+browserTest(`who removes rows by the keyboard goes on at their table${needsBrowser}`, async (t) => {
+  t.timeout(180_000);
+  const { daemon, browser } = node;
+  const dir = join(daemon.dir, "emptied");
+  await mkdir(dir);
+  for (const name of ["first", "second"]) await writeFile(join(dir, name), "");
+  const { page, complaints } = await openView(browser, daemon, viewOf(dir));
+  const removeFirst = async (name: string): Promise<void> => {
+    const row = page.getByRole("row").filter({ hasText: name });
+    await row.getByRole("button", { name: "Delete" }).press("Enter");
+    await page.getByRole("dialog").getByRole("button", { name: "Delete" }).press("Enter");
+    await row.waitFor({ state: "detached" });
+  };
+  await removeFirst("first");
+  await page.getByRole("region", { name: dir }).and(page.locator(":focus")).waitFor();
+  await page.keyboard.press("Tab");
+  await page.getByRole("link", { name: "second" }).and(page.locator(":focus")).waitFor();
+  await removeFirst("second");
+  await page.getByText("There is nothing here.").and(page.locator(":focus")).waitFor();
+  t.deepEqual(complaints, []);
+});
+
 browserTest(`files are copied, packed, unpacked and found${needsBrowser}`, async (t) => {
   t.timeout(180_000);
   const { daemon, browser } = node;

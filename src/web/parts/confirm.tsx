@@ -48,7 +48,9 @@ export function Confirm({
     dialog.current?.showModal();
     return () => {
       over.abort();
-      if (activeElement instanceof HTMLElement) activeElement.focus();
+      // What was asked about may be gone, and what asked with it.
+      const back = activeElement?.isConnected === true ? activeElement : document.querySelector("h1");
+      if (back instanceof HTMLElement) back.focus();
     };
   }, []);
   const isAnswered = isReady && (typed === undefined || word.value === typed);

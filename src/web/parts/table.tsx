@@ -1,5 +1,6 @@
 import { useSignal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
+import { useEffect, useRef } from "preact/hooks";
 import { texts } from "../texts.ts";
 
 const rowsAtOnce = 200;
@@ -31,12 +32,18 @@ interface TableProps<Row> {
  */
 export function Table<Row>({ label, columns, rows, keyOf, none, atOnce = rowsAtOnce }: TableProps<Row>) {
   const most = useSignal(atOnce);
+  const { setPlace, onFocusIn } = useStay();
   if (rows === undefined) return <p>{texts.loading}</p>;
-  if (rows.length === 0) return <p>{none}</p>;
+  if (rows.length === 0)
+    return (
+      <p ref={setPlace} tabIndex={-1}>
+        {none}
+      </p>
+    );
   const left = rows.length - most.value;
   return (
     <>
-      <div class="table" role="region" aria-label={label} tabIndex={0}>
+      <div ref={setPlace} class="table" role="region" aria-label={label} tabIndex={0} onFocusIn={onFocusIn}>
         <table role="table">
           <thead role="rowgroup">
             <tr role="row">
@@ -73,4 +80,19 @@ export function Table<Row>({ label, columns, rows, keyOf, none, atOnce = rowsAtO
       )}
     </>
   );
+}
+
+/** Whoever was in what is gone, such as a row that they removed, goes on at its table and not at the beginning of the page. */
+function useStay() {
+  const place = useRef<HTMLElement | null>(null);
+  const last = useRef<Node | undefined>(undefined);
+  useEffect(() => {
+    if (last.current?.isConnected !== false) return;
+    last.current = undefined;
+    if (document.activeElement === document.body) place.current?.focus({ preventScroll: true });
+  });
+  return {
+    setPlace: (at: HTMLElement | null): void => void (place.current = at),
+    onFocusIn: ({ target }: FocusEvent): void => void (last.current = target as Node),
+  };
 }
