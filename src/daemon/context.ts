@@ -203,8 +203,8 @@ async function buildContext(options: ContextOptions): Promise<DaemonContext> {
       log,
     }),
   );
-  const settings = resources.use(createSettingsValidator({ threadUrl: programs.settingsThread }));
   const yaml = resources.use(new YamlThread({ threadUrl: programs.settingsThread }));
+  const settings = resources.use(createSettingsValidator({ yaml }));
   const manifests = createManifestParser((text, uid) => yaml.manifest(text, uid), settings);
   const sources = new SourceList(config.sources, store, programs.packages, log);
   const credentials = new Credentials({ store, now, maxPerUser: config.limits.maxCredentialsPerUser, log });

@@ -9,9 +9,10 @@ import { TaskError, TaskThread } from "../lib/task-thread.ts";
 import { portViolations, whyNoPort } from "./chosen-ports.ts";
 import { fieldStep } from "./field-path.ts";
 import { settingsOf, type Manifest } from "./manifest.ts";
-import type { SettingError, SettingsCheck, SettingsFinding } from "./settings-check.ts";
+import type { SettingError, SettingsFinding } from "./settings-check.ts";
 import { expandedLength } from "./settings.ts";
 import { settingsSchema } from "./settings-schema.ts";
+import type { AuthorsThread, YamlThread } from "./yaml-thread.ts";
 
 /** So much the texts of a manifest grow by their values: no kernel starts a program with as much (execve(2)). */
 const maxExpandedLength = 1024 * 1024;
@@ -36,20 +37,20 @@ export interface SettingsValidator extends Disposable {
 }
 
 export interface SettingsValidatorOptions {
-  /** The entry point of the thread. Default: the source. */
+  /** The entry point of a thread of its own. Default: the source. */
   threadUrl?: URL;
+  /** Whose thread is used instead. It stays theirs. */
+  yaml?: YamlThread;
   /** How much of the processor's time one check may take. Default 5,000. */
   timeoutMs?: number;
 }
 
 export function createSettingsValidator(options: SettingsValidatorOptions = {}): SettingsValidator {
   const { threadUrl = new URL("./settings-thread.ts", import.meta.url), timeoutMs = 5_000 } = options;
-  const thread = new TaskThread<SettingsCheck, SettingsFinding>({
-    url: threadUrl,
-    timeoutMs,
-    idleMs,
-    maxWaiting,
-  });
+  using own = new DisposableStack();
+  const thread: AuthorsThread =
+    options.yaml?.tasks ?? own.use(new TaskThread({ url: threadUrl, timeoutMs, idleMs, maxWaiting }));
+  const owned = own.move();
 
   async function errorsOf(
     schema: JsonObject,
@@ -57,9 +58,10 @@ export function createSettingsValidator(options: SettingsValidatorOptions = {}):
     id: string,
     uid: number,
   ): Promise<readonly SettingError[]> {
-    const finding = await thread.run(`uid ${uid}`, { schema, values }).catch((error: unknown) => {
+    const answer = await thread.run(`uid ${uid}`, { schema, values }).catch((error: unknown) => {
       throw error instanceof TaskError ? taskFailed(error, id, timeoutMs) : error;
     });
+    const finding = answer as SettingsFinding;
     if ("unusable" in finding) throw unusable(id, finding.unusable);
     return finding.errors;
   }
@@ -78,7 +80,7 @@ export function createSettingsValidator(options: SettingsValidatorOptions = {}):
       requireShort(manifest, values);
     },
 
-    [Symbol.dispose]: () => thread[Symbol.dispose](),
+    [Symbol.dispose]: () => owned.dispose(),
   };
 }
 

@@ -6,6 +6,7 @@ import { SvcError } from "../errors.ts";
 import type { JsonValue } from "../lib/json.ts";
 import { TaskError, TaskThread } from "../lib/task-thread.ts";
 import type { ManifestText } from "./manifest-reader.ts";
+import type { SettingsCheck, SettingsFinding } from "./settings-check.ts";
 import type { IndexResult } from "./source-index.ts";
 import type { Problem, YamlBounds } from "./yaml-document.ts";
 
@@ -17,6 +18,9 @@ export type YamlTask =
 export type YamlAnswer = { readonly json: string } | { readonly problems: readonly Problem[] };
 
 export type YamlReading = { readonly value: JsonValue } | { readonly problems: readonly Problem[] };
+
+/** What the thread does, whoever asks for it. */
+export type AuthorsThread = TaskThread<YamlTask | SettingsCheck, YamlAnswer | SettingsFinding>;
 
 export interface YamlThreadOptions {
   /** The entry point of the thread. Default: the source. */
@@ -34,7 +38,8 @@ const maxWaiting = 256;
 
 /** All of its methods answer the problems instead of throwing, but for `too_many`, when too much waits, and `unavailable`. */
 export class YamlThread implements Disposable {
-  readonly #thread: TaskThread<YamlTask, YamlAnswer>;
+  /** For settings, too: another thread takes as long to start as all else of an installation. */
+  readonly tasks: AuthorsThread;
   readonly #timeoutMs: number;
 
   constructor(options: YamlThreadOptions = {}) {
@@ -44,7 +49,7 @@ export class YamlThread implements Disposable {
       ...waiting
     } = options;
     this.#timeoutMs = timeoutMs;
-    this.#thread = new TaskThread({ url: threadUrl, timeoutMs, idleMs, maxWaiting, ...waiting });
+    this.tasks = new TaskThread({ url: threadUrl, timeoutMs, idleMs, maxWaiting, ...waiting });
   }
 
   /** One document. @param uid whose turn it is */
@@ -67,7 +72,7 @@ export class YamlThread implements Disposable {
 
   async #ask(uid: number, task: YamlTask): Promise<YamlAnswer> {
     try {
-      return await this.#thread.run(`uid ${uid}`, task);
+      return (await this.tasks.run(`uid ${uid}`, task)) as YamlAnswer;
     } catch (error) {
       if (!(error instanceof TaskError)) throw error;
       if (error.why === "too_many")
@@ -84,6 +89,6 @@ export class YamlThread implements Disposable {
   }
 
   [Symbol.dispose](): void {
-    this.#thread[Symbol.dispose]();
+    this.tasks[Symbol.dispose]();
   }
 }

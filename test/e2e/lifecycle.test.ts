@@ -1,6 +1,6 @@
 /** Starts that fail, apps that crash, operations that meet, clients that go away (decisions 14). */
 import assert from "node:assert/strict";
-import { mkdir, readdir, rm, writeFile } from "node:fs/promises";
+import { mkdir, readFile, readdir, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { setTimeout } from "node:timers/promises";
 import type { JsonObject } from "@bufbuild/protobuf";
@@ -35,6 +35,19 @@ test("a start that fails shows how", async (t) => {
   t.is(`app "web" did not start: ${app.stateReason}`, error.message);
   t.true(app.lastLines.includes("no luck today"));
   t.is((await apps.stopApp({ id: "web" })).state, "STOPPED", "a stop clears the failure");
+  await apps.removeApp({ id: "web" });
+});
+
+test("what authors wrote, manifests and settings, is read in one thread", async (t) => {
+  const daemon = await emptyDaemon();
+  const apps = daemon.client(AppService, protocolOf(import.meta.url));
+  const dir = join(daemon.dir, "package");
+  await writePackage(dir, await freePort());
+  await apps.installApp({ spec: dir });
+  const threads = await readdir(`/proc/${daemon.pid}/task`);
+  const names = threads.map((id) => readFile(`/proc/${daemon.pid}/task/${id}/comm`, "utf8").catch(() => ""));
+  const unnamed = (await Promise.all(names)).filter((name) => name === "WorkerThread\n");
+  t.is(unnamed.length, 1);
   await apps.removeApp({ id: "web" });
 });
 
