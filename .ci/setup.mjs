@@ -13,7 +13,7 @@ const neededMajor = 24;
 
 const why = missingDependency();
 if (why !== undefined) {
-  console.log(`Installing dependencies (${why}) …`);
+  console.error(`Installing what this checkout needs (${why}): a minute or so, once …`);
   // Quiet, because npm warns of the Node that it runs on; the one that counts comes with the dependencies.
   const install = spawnSync("npm", ["ci", "--no-audit", "--no-fund", "--loglevel=error"], {
     cwd: root,

@@ -32,6 +32,8 @@ function bundle() {
   const main = join(dir, "svc.cjs");
   if (existsSync(main)) return main;
   if (!canWrite(join(root, "node_modules"))) return undefined;
+  if (!process.argv.includes("--json"))
+    console.error("Bundling svc, once for each state of the sources: some seconds …");
   const { status } = spawnSync(process.execPath, [join(root, "src/build/bundle.ts"), dir], {
     stdio: "ignore",
   });

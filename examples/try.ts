@@ -58,6 +58,8 @@ async function run(): Promise<void> {
   if (!lacks.some((line) => line.startsWith("No git")))
     await createHelloRepository(examples, helloRepository);
 
+  await makeBundle();
+  console.error("Starting the daemon …");
   const daemon = await startDaemon();
   const ended = once(daemon, "exit") as Promise<[number | null, NodeJS.Signals | null]>;
   for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) {
@@ -98,6 +100,13 @@ dir = ${JSON.stringify(join(stateDir, "store"))}
 name = "svc"
 url = ${JSON.stringify(examples)}
 `;
+}
+
+/** Before the daemon, whose words go to its log: who waits is told what for. What fails here says so there. */
+async function makeBundle(): Promise<void> {
+  const asked = [join(root, ".ci/svc.mjs"), "--version"];
+  const bundling = spawn(process.execPath, asked, { cwd: root, stdio: ["ignore", "ignore", "inherit"] });
+  await once(bundling, "close");
 }
 
 /** In a session of its own, so that Ctrl-C comes once, from here. */

@@ -1,10 +1,10 @@
 /** `npm run svc` of a checkout: bundled once for each state of its sources. */
 import { execFile } from "node:child_process";
-import { copyFile, mkdir, mkdtemp, readdir, rm } from "node:fs/promises";
+import { copyFile, cp, mkdir, mkdtemp, readdir, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
-import test from "ava";
+import test, { type ExecutionContext } from "ava";
 import packageJson from "../../package.json" with { type: "json" };
 
 const root = join(import.meta.dirname, "../..");
@@ -24,6 +24,67 @@ test("the command line of a checkout is bundled once, and runs the bundle", asyn
   t.regex(stderr, /node_modules\/\.cache\/svc\/[0-9a-f]{16}\/svc\.cjs/);
   t.false(stderr.includes("src/main.ts"), "the sources are not loaded");
   t.deepEqual(await bundles(), made, "nothing is bundled anew");
+});
+
+/** A checkout whose bundle is made at once: a program that says its arguments, and ends as a daemon that cannot start. */
+async function checkoutOf(t: ExecutionContext): Promise<string> {
+  const dir = await mkdtemp(join(tmpdir(), "svc-checkout-"));
+  t.teardown(() => rm(dir, { recursive: true }));
+  for (const part of ["examples", ".ci", "src/daemon/paths.ts", "src/lib"])
+    await cp(join(root, part), join(dir, part), { recursive: true });
+  await mkdir(join(dir, "src/build"), { recursive: true });
+  await mkdir(join(dir, "node_modules"));
+  await writeFile(join(dir, "node_modules/.package-lock.json"), '{"packages":{}}');
+  await writeFile(join(dir, "package-lock.json"), '{"packages":{}}');
+  const program = "console.log(process.argv[2]); if (process.argv[2] === 'daemon') process.exitCode = 7;";
+  await writeFile(
+    join(dir, "src/build/bundle.ts"),
+    `import { mkdirSync, writeFileSync } from "node:fs";
+     mkdirSync(process.argv[2] ?? "", { recursive: true });
+     writeFileSync(process.argv[2] + "/svc.cjs", ${JSON.stringify(program)});`,
+  );
+  return dir;
+}
+
+test("who waits for a bundle is told so, and who reads JSON is not", async (t) => {
+  const dir = await checkoutOf(t);
+  const svc = (...args: string[]) => run(process.execPath, [join(dir, ".ci/svc.mjs"), ...args]);
+  const first = await svc("ls");
+  t.is(first.stdout, "ls\n");
+  t.regex(first.stderr, /^Bundling svc, .*\n$/);
+  t.is((await svc("ls")).stderr, "", "nothing is bundled any more");
+  await writeFile(join(dir, "src/other.ts"), "");
+  t.is((await svc("ls", "--json")).stderr, "");
+});
+
+test("npm start says what it does while it takes its time, on standard error", async (t) => {
+  const dir = await checkoutOf(t);
+  const failed = await t.throwsAsync<Error & { stderr: string; stdout: string }>(
+    run(process.execPath, [join(dir, "examples/try.ts")]),
+  );
+  t.regex(
+    failed.stderr,
+    /^Bundling svc, .*\nStarting the daemon …\ndaemon\nThe daemon ended with exit code 7; /m,
+  );
+  t.notRegex(failed.stdout, /Bundling|Starting/);
+});
+
+test("what a checkout needs is installed with a word on standard error", async (t) => {
+  const dir = await checkoutOf(t);
+  await rm(join(dir, "node_modules"), { recursive: true });
+  const bin = join(dir, "bin");
+  await mkdir(bin);
+  await writeFile(join(bin, "npm"), "#!/bin/sh\nexit 3\n", { mode: 0o755 });
+  const failed = await t.throwsAsync<Error & { stderr: string; stdout: string }>(
+    run(process.execPath, [join(dir, ".ci/setup.mjs")], {
+      env: { ...process.env, PATH: `${bin}:/usr/bin:/bin` },
+    }),
+  );
+  t.regex(
+    failed.stderr,
+    /^Installing what this checkout needs \(none yet\): .*\nnpm ci failed: see above\.\n$/,
+  );
+  t.is(failed.stdout, "");
 });
 
 test("in a checkout that was never started it says what to do", async (t) => {
