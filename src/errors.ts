@@ -153,6 +153,11 @@ export function invalidField(field: string, description: string): SvcError<"inva
   return invalidRequest([{ field, description }]);
 }
 
+/** Whether what was to be written found no room. */
+export function isDiskFull(error: unknown): error is SvcError<"disk_full"> {
+  return error instanceof SvcError && error.reason === "disk_full";
+}
+
 /** `canceled`: the other side is gone. */
 export function clientGone(): SvcError<"canceled"> {
   return new SvcError("canceled", "the client went away");

@@ -1,5 +1,5 @@
 /** Start, stop and restart: one operation each, under the app's lock, never cancelled by a client that goes away. */
-import { SvcError } from "../errors.ts";
+import { isDiskFull, SvcError } from "../errors.ts";
 import type { Identities } from "../identity/identities.ts";
 import { mergeDefaults } from "../packages/settings.ts";
 import { isUp, isUpNow, type AppRuntime, type RunnableApp } from "../runtimes/runtime.ts";
@@ -135,15 +135,22 @@ export class Lifecycle {
 
   async finishStop(operation: Operation): Promise<void> {
     const stopped: AppPatch = { state: "STOPPED", stateReason: "", failure: null };
+    const reached = { isDown: false };
     const stop = async (app: AppRecord): Promise<AppPatch> => {
       for (const runtime of this.#runtimesOf(app)) await runtime.stop(this.#runnable(app));
+      reached.isDown = true;
       // Nothing can be changed within what cannot be read.
       return isReadable(app) ? stopped : {};
     };
     // Why it did not start is nothing any more to those who have it stopped; what runs of it all the same is ended later.
     const afterError = ({ state, failure }: AppRecord): AppPatch =>
       state === "FAILED" && failure !== null ? stopped : {};
-    await this.#settle(operation, stop, { afterError });
+    try {
+      await this.#settle(operation, stop, { afterError });
+    } catch (error) {
+      // That it is not meant to run was written before.
+      throw reached.isDown && isDiskFull(error) ? stoppedUnrecorded(operation.appId, error) : error;
+    }
   }
 
   async finishRestart(operation: Operation): Promise<void> {
@@ -213,6 +220,12 @@ export class Lifecycle {
     const state = this.#runtimeOf(app).status(app.id)?.state;
     return state !== undefined && state !== "STOPPED";
   }
+}
+
+/** What is left of the operation is cleared away by whoever wants the app next. */
+function stoppedUnrecorded(appId: string, cause: SvcError<"disk_full">): SvcError {
+  const message = `app "${appId}" is stopped and stays so, but how it ended could not be written down: ${cause.message}`;
+  return new SvcError("disk_full", message, { cause });
 }
 
 /** Ends what runs of an app that is to be started. Where that fails it is followed all the same: it is meant to run. */

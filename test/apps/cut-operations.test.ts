@@ -7,6 +7,7 @@ import { Remover } from "../../src/apps/removal.ts";
 import { Repuller } from "../../src/apps/repull.ts";
 import { SvcError } from "../../src/errors.ts";
 import type { AppRuntime, RuntimeStatus } from "../../src/runtimes/runtime.ts";
+import { diskFull } from "../../src/store/sqlite-failure.ts";
 import { startFailed } from "../../src/runtimes/start-failed.ts";
 import { storeWithApp } from "./support/store-with-app.ts";
 
@@ -69,6 +70,31 @@ for (const [name, { phase }] of Object.entries(works)) {
     if (phase === "start") t.deepEqual(await leftOf(name, true, failed), [], "it came to its end by itself");
   });
 }
+
+test("a stop that only its record lacks room for says that the app is stopped", async (t) => {
+  await using made = await storeWithApp();
+  const { store, registry, operations } = made;
+  const ends: string[] = [];
+  operations.end = () => Promise.reject(diskFull());
+  const runtime = {
+    status: () => ({ state: "RUNNING" }),
+    stop: () => Promise.resolve(void ends.push("stopped")),
+  } as unknown as AppRuntime;
+  const context = {
+    ...{ store, registry, operations },
+    runtimesOf: () => [runtime],
+    runtimeOf: () => runtime,
+    runnable: (app: AppRecord) => app,
+  } as unknown as AppsContext;
+  await t.throwsAsync(new Lifecycle(context).stop(registry.get("web")!), {
+    message: /^app "web" is stopped and stays so, but how it ended could not be written down: .*disk.* full/,
+  });
+  t.deepEqual(ends, ["stopped"]);
+  t.is(registry.get("web")?.desired, "stopped");
+  operations.begin = () => Promise.reject(diskFull());
+  await t.throwsAsync(new Lifecycle(context).stop(registry.get("web")!), { message: diskFull().message });
+  t.deepEqual(ends, ["stopped"], "what could not begin has stopped nothing, and says nothing of it");
+});
 
 test("a removal whose engine does not come back is left under way, and nobody waits for it", async (t) => {
   await using made = await storeWithApp();

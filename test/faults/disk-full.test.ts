@@ -98,6 +98,32 @@ rootTest(
 );
 
 rootTest(
+  `an app is stopped where nothing can be written of how it ended, and is no crashed one to the next daemon${needsRoot}`,
+  async (t) => {
+    await using daemon = await startDaemon();
+    const apps = daemon.client(AppService);
+    const source = await mkdtemp(join(tmpdir(), "svc-package-"));
+    await writePackage(source, await freePort());
+    // The database has room; what is written beside the running app has none.
+    const runs = join(daemon.storeDir, "run");
+    await run("mount", ["-t", "tmpfs", "-o", "size=1m,mode=711", "tmpfs", runs]);
+    try {
+      await apps.installApp({ spec: source });
+      await apps.startApp({ id: "web" });
+      for (const chunkBytes of [64 * 1024, 4096, 1])
+        await fillWith(join(runs, `filler-${chunkBytes}`), chunkBytes);
+      t.is((await apps.stopApp({ id: "web" })).state, "STOPPED");
+      await daemon.restart();
+      const app = await daemon.client(AppService).getApp({ id: "web" });
+      t.like(app, { state: "STOPPED", enabled: false });
+    } finally {
+      await run("umount", ["--lazy", runs]);
+      await rm(source, { recursive: true });
+    }
+  },
+);
+
+rootTest(
   `schedules stay as they were on a full disk, a run that goes is recorded, and jobs can be removed${needsRoot}`,
   async (t) => {
     await using disk = await smallDisk(64);

@@ -1,5 +1,5 @@
 import { randomUUID } from "node:crypto";
-import { SvcError } from "../../errors.ts";
+import { isDiskFull, SvcError } from "../../errors.ts";
 import { startFailed } from "../start-failed.ts";
 import type { Cgroups } from "./cgroup.ts";
 import { appNotRunning } from "../status-changes.ts";
@@ -112,8 +112,7 @@ export class SupervisedApp {
     await this.#watch.askToStop(graceMs);
     const ended = await this.#endLeftovers(graceMs);
     if (ended !== undefined) {
-      const owner = await this.#options.identities.as(this.ref.uid);
-      await owner.writeFile(this.ref.runDir, "state.json", JSON.stringify(ended));
+      await this.#keepEnd(ended);
       this.#watch.accept(ended);
     }
     await this.#options.cgroups?.remove(this.ref.id);
@@ -123,6 +122,23 @@ export class SupervisedApp {
         "unavailable",
         `${leftover} processes of app "${this.ref.id}" do not end, not even by SIGKILL; they wait for the kernel`,
       );
+    }
+  }
+
+  /** On a full disk, too: what is written there says that it runs, and is taken away rather than left. */
+  async #keepEnd(ended: SupervisorState): Promise<void> {
+    const { identities, log } = this.#options;
+    const { id, runDir, uid } = this.ref;
+    const owner = await identities.as(uid);
+    const write = () => owner.writeFile(runDir, "state.json", JSON.stringify(ended));
+    try {
+      await write();
+    } catch (error) {
+      if (!isDiskFull(error)) throw error;
+      await owner.removeTree(runDir, "state.json");
+      await write().catch((err: unknown) => {
+        log.warn({ app: id, err }, "how an app ended is not kept: the disk is full");
+      });
     }
   }
 
