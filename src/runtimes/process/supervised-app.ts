@@ -125,20 +125,16 @@ export class SupervisedApp {
     }
   }
 
-  /** On a full disk, too: what is written there says that it runs, and is taken away rather than left. */
+  /** On a full disk it is lost: that the app is not meant to run is written elsewhere, and who starts it looks for leftovers. */
   async #keepEnd(ended: SupervisorState): Promise<void> {
     const { identities, log } = this.#options;
     const { id, runDir, uid } = this.ref;
     const owner = await identities.as(uid);
-    const write = () => owner.writeFile(runDir, "state.json", JSON.stringify(ended));
     try {
-      await write();
-    } catch (error) {
-      if (!isDiskFull(error)) throw error;
-      await owner.removeTree(runDir, "state.json");
-      await write().catch((err: unknown) => {
-        log.warn({ app: id, err }, "how an app ended is not kept: the disk is full");
-      });
+      await owner.writeFile(runDir, "state.json", JSON.stringify(ended));
+    } catch (err) {
+      if (!isDiskFull(err)) throw err;
+      log.warn({ app: id, err }, "how an app ended is not kept: the disk is full");
     }
   }
 
