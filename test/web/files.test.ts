@@ -263,7 +263,7 @@ browserTest(`one refused file stops no other, and cancelling stops them all${nee
   await page.getByRole("link", { name: "last.txt" }).waitFor();
   await page.route(/name=lost|\/svc\.v1\.FileService\//, (route) => route.abort());
   await input.setInputFiles(files("lost.txt"));
-  const lost = page.getByText("lost.txt is not uploaded: The daemon does not answer.");
+  const lost = page.getByText("lost.txt is not uploaded: The daemon did not answer");
   await lost.waitFor();
   await page.getByText(/^The daemon does not answer/).waitFor();
   await page.unroute(/name=lost|\/svc\.v1\.FileService\//);
