@@ -1,12 +1,15 @@
 /** What begins and ends is said once each, when it has lasted, whatever happens in between. */
+import assert from "node:assert/strict";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { DatabaseSync } from "node:sqlite";
 import test from "ava";
 import { AlertStore } from "../../src/alerts/alert-store.ts";
 import { Alerts, type Notification } from "../../src/alerts/alerts.ts";
 import { findingsOf, type AlertFacts, type AlertRule } from "../../src/alerts/alert-rules.ts";
 import { openStore } from "../store/support/temporary-store.ts";
+import { eventually } from "../support/eventually.ts";
 import { FakeClock } from "../support/fake-clock.ts";
 
 const disk: AlertRule = {
@@ -51,7 +54,7 @@ async function world(rules: readonly AlertRule[] = [disk]) {
       ...{ clock, intervalMs: 1_000, log: { warn: () => undefined } },
     });
   return {
-    ...{ state, told, changes, clock, open },
+    ...{ state, told, changes, clock, open, dir, store },
     /** Looks once a minute for so long. */
     pass: async (alerts: Alerts, minutes: number) => {
       for (let at = 0; at < minutes; at++) {
@@ -65,6 +68,27 @@ async function world(rules: readonly AlertRule[] = [disk]) {
     },
   };
 }
+
+test("an alert whose row is damaged shows nowhere, and is forgotten", async (t) => {
+  await using w = await world();
+  await w.store.write([
+    {
+      sql: "INSERT INTO alerts VALUES ('disk', '/data', 'full', 1, NULL, 1), ('disk', '/b', 'full', 1, NULL, 1)",
+    },
+  ]);
+  {
+    using database = new DatabaseSync(join(w.dir, "svc.db"));
+    database.exec("UPDATE alerts SET fired_at = 1 << 62 WHERE subject = '/b'");
+  }
+  await using alerts = w.open();
+  const subjects = (all: readonly { subject: string }[]): string[] => all.map(({ subject }) => subject);
+  t.deepEqual(subjects(alerts.firing()), ["/data"]);
+  alerts.start();
+  await eventually(async () => {
+    assert.deepEqual(subjects(w.store.all("SELECT subject FROM alerts")), ["/data"]);
+    return Promise.resolve();
+  });
+});
 
 test("what lasts is said once, and once that it is over", async (t) => {
   await using w = await world();

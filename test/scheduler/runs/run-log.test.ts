@@ -1,3 +1,5 @@
+import { join } from "node:path";
+import { DatabaseSync } from "node:sqlite";
 import test from "ava";
 import { keyText } from "../../../src/scheduler/jobs/job-key.ts";
 import { viewRun } from "../../../src/scheduler/jobs/job-views.ts";
@@ -23,6 +25,12 @@ const manual = { trigger: "manual", attempt: 1 } as const;
 /** The newest run as it shows beside its job. */
 function newestShown({ store }: World): Run | undefined {
   return readSummaries(store, [key]).get(keyText(key))?.last;
+}
+
+/** Writes what svc would not. */
+function damage({ dir }: World, sql: string): void {
+  using database = new DatabaseSync(join(dir, "svc.db"), { timeout: 5_000 });
+  database.exec(`PRAGMA ignore_check_constraints = ON; ${sql}`);
 }
 
 test("a run is opened and closed, and comes back as it was", async (t) => {
@@ -292,6 +300,39 @@ test("skipped firings are counted by reason, many of one turn in one transaction
     { reason: "late", count: 7, lastUnix: 120 },
     { reason: "running", count: 4, lastUnix: 180 },
   ]);
+});
+
+test("a count of skipped firings that is damaged shows no more, and is counted anew", async (t) => {
+  await using world = await openWorld();
+  await putJob(world, key);
+  const skips = () => readSummaries(world.store, [key]).get("0/job")?.skips ?? [];
+  for (const [count, lastUnix] of [
+    ["-7", "60"],
+    ["1 << 62", "1 << 62"],
+  ]) {
+    await world.log.skip(key, "late", 60_000);
+    damage(world, `UPDATE job_skips SET count = ${count}, last_unix = ${lastUnix}`);
+    t.deepEqual(skips(), []);
+    await world.log.skip(key, "late", 120_000, 2);
+    t.is(skips()[0]?.lastUnix, 120);
+    t.true([2, 2 ** 32 - 1].includes(skips()[0]?.count ?? 0));
+    damage(world, "DELETE FROM job_skips");
+  }
+});
+
+test("a run whose row is damaged while it goes still goes, and is what its job is told by", async (t) => {
+  await using world = await openWorld();
+  const { log } = world;
+  const job = await putJob(world, key);
+  const { run } = await log.open(job, { trigger: "manual", attempt: 1 });
+  damage(world, `UPDATE runs SET attempt = -1, scheduled_at = 1 << 62 WHERE id = ${run.id}`);
+  for (const shown of [log.get(run.id), log.runningOf(job), newestShown(world)]) {
+    t.is(shown?.id, run.id);
+    t.is(shown?.outcome, undefined);
+  }
+  t.false((await log.open(job, { trigger: "manual", attempt: 1 })).started);
+  await log.close(run, succeeded);
+  t.like(log.get(run.id)?.outcome, { status: "SUCCEEDED", error: "what svc keeps of it is damaged" });
 });
 
 test("the newest run that its trigger began says how far a job came, also behind 50 others, and skips do", async (t) => {
