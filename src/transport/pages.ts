@@ -21,9 +21,6 @@ export function pageAt(pages: Pages, request: HttpRequest): Page | undefined {
   return request.method === "GET" || request.method === "HEAD" ? pages.get(pathOf(request)) : undefined;
 }
 
-/** The sign of life, which says nothing but that. */
-export const healthPath = "/healthz";
-
 type Answering = (...to: Parameters<Page>) => Promise<void> | void;
 
 interface LoadedPage {
@@ -78,7 +75,7 @@ export function createPages(files: PageFiles, answered: (request: HttpRequest) =
       await page(request, response);
       answered(request);
     };
-  return new Map([[healthPath, sendHealth] as const, ...pages].map(([path, page]) => [path, telling(page)]));
+  return new Map([["/healthz", sendHealth] as const, ...pages].map(([path, page]) => [path, telling(page)]));
 }
 
 /** Its files are read at the first request, and kept. */

@@ -1,7 +1,7 @@
 /**
- * What is not REST: unary calls in their plain form by the exchange that REST shares, all others by Connect's adapters, and the
- * pages, which an Express application answers on HTTP/1.1. The adapters and Express are each loaded with the first request that
- * needs them: they take as long as the rest of the start.
+ * What is not REST: unary calls in their plain form by the exchange that REST shares, all others by Connect's adapters, with the
+ * pages beside them, in an Express application on HTTP/1.1. The adapters and Express are loaded with the first request that needs
+ * them: they take as long as the rest of the start.
  */
 import type { IncomingMessage, RequestListener, ServerResponse } from "node:http";
 import type { DescMethod } from "@bufbuild/protobuf";
@@ -15,7 +15,7 @@ import { createProcedures } from "../rpc/procedures.ts";
 import type { ConnectCalls } from "./connect-calls.ts";
 import { pathOf, type Caller, type Callers, type HttpRequest, type HttpResponse } from "./http.ts";
 import type { TransportLimits } from "./limits.ts";
-import { healthPath, pageAt, type Pages } from "./pages.ts";
+import { pageAt, type Pages } from "./pages.ts";
 
 export interface RpcFrontOptions {
   readonly pipeline: Pipeline;
@@ -44,7 +44,14 @@ export function createRpcFront(options: RpcFrontOptions): RpcFront {
   });
   const http1 = new LoadedOnce<RequestListener>(async () => {
     const { createHttp1App } = await import("./http1-app.ts");
-    return createHttp1App({ pages, notFound, failed });
+    return createHttp1App({
+      ...{ pages, notFound, failed },
+      connect: (request, response, next) => {
+        const method = pipeline.methodAt(pathOf(request));
+        if (method === undefined) next();
+        else answerCall(method, request, response);
+      },
+    });
   });
 
   function answerByApp(request: IncomingMessage, response: ServerResponse): void {
@@ -61,7 +68,12 @@ export function createRpcFront(options: RpcFrontOptions): RpcFront {
     );
   }
 
-  function answerPage(request: HttpRequest, response: HttpResponse): void {
+  function answerHttp2(request: HttpRequest, response: HttpResponse): void {
+    const method = pipeline.methodAt(pathOf(request));
+    if (method !== undefined) {
+      answerCall(method, request, response);
+      return;
+    }
     const page = pageAt(pages, request);
     if (page === undefined) notFound(request, response);
     else page(request, response).catch((error: unknown) => failed(request, response, error));
@@ -73,14 +85,12 @@ export function createRpcFront(options: RpcFrontOptions): RpcFront {
   return (request, response, caller) => {
     if (caller.user.peerUid !== undefined) leaveUnpacked(request);
     const handOver = (): void => {
-      if (!("stream" in request)) dropUnread(request, response);
-      const path = pathOf(request);
-      const method = pipeline.methodAt(path);
-      if (method !== undefined) answerCall(method, request, response);
-      // Commands ask for the sign of life before their call, and Express has nothing to add to it.
-      else if ("stream" in request || (path === healthPath && pageAt(pages, request) !== undefined))
-        answerPage(request, response);
-      else answerByApp(request, response as ServerResponse);
+      if ("stream" in request) {
+        answerHttp2(request, response);
+        return;
+      }
+      dropUnread(request, response);
+      answerByApp(request, response as ServerResponse);
     };
     if (procedures(request, response, caller, handOver)) return;
     if (!("stream" in request)) leaveOpen(request);
