@@ -70,13 +70,18 @@ const sums = `select count(*) || ' ' || (sum(delta) = (select sum(abalance) from
 const containerOf = (engine: TestEngine, project: string): string =>
   `$(docker -H unix://${engine.socket} ps -q --filter label=com.docker.compose.project=svc-${project})`;
 
-/** As an administrator looks at it: in the container. */
+/** At its socket, by the program of this host: through the engine each question takes three processes of it. */
 async function ask(engine: TestEngine, project: string, sql: string): Promise<string> {
-  const { stdout } = await promisify(execFile)("sh", [
-    "-c",
-    `docker -H unix://${engine.socket} exec ${containerOf(engine, project)} ${postgres}/bin/psql -h /run/db -U postgres -At -c "$1"`,
-    ...["sh", sql],
-  ]);
+  const label = [`com.docker.compose.project=svc-${project}`];
+  const filters = encodeURIComponent(JSON.stringify({ label }));
+  const path = `/containers/json?filters=${filters}`;
+  const [container] = (await engine.request("GET", path)).expect(200) as { Id: string }[];
+  assert.ok(container !== undefined, "it runs");
+  const inspected = await engine.request("GET", `/containers/${container.Id}/json`);
+  const { State: state } = inspected.expect(200) as { State: { Pid: number } };
+  const host = `/proc/${state.Pid}/root/run/db`;
+  const options = ["-h", host, "-U", "postgres", "-At", "-c", sql, "postgres"];
+  const { stdout } = await promisify(execFile)(join(postgres, "bin/psql"), options, { timeout: waitMs });
   return stdout.trim();
 }
 

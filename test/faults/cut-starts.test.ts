@@ -108,7 +108,8 @@ for (const [beginner, fault] of cases) {
           // A daemon that ends waits for what it is at, but not so long.
           `trap 'rm -f /up; sleep 2; exit 0' TERM; sleep ${fault === daemonEnds ? 20 : 2} & wait; touch /up; while :; do sleep 3600 & wait; done`,
         ],
-        healthcheck: { command: ["/bin/test", "-e", "/up"], intervalMs: 1_000, retries: 100 },
+        // Each look takes the engine much: the first is when it is up.
+        healthcheck: { command: ["/bin/test", "-e", "/up"], intervalMs: 3_000, retries: 100 },
       });
       const daemon = await emptyDaemon();
       const apps = daemon.client(AppService);
