@@ -17,7 +17,7 @@ import type { TestEngine } from "../support/docker.ts";
 
 const shared = sharedEngine();
 const storeId = "ours";
-const rounds = 200;
+const rounds = 100;
 const seed = 20_261;
 
 /** What the test knows of an item, decided when it was made and never looked up in the code under test. */
