@@ -148,6 +148,9 @@ const builtinsForLater = [
   ...["node:worker_threads", "node:zlib"],
 ];
 
+/** For work with archives, which few of the programs are started for. */
+const builtinsForArchives = ["node:crypto"];
+
 /** What packages load for work that svc has none of: it is left out. */
 const unused: readonly (readonly [module: string, importer: string])[] = [
   // Sub-commands that are programs of their own; it loads the network, too.
@@ -287,7 +290,8 @@ function keptInputs({ inputs }: Metafile["outputs"][string]): string[] {
 
 /** CommonJS for the same reasons. What they load later they find by their own place. */
 async function bundlePrograms(): Promise<void> {
-  await build({
+  const { outputFiles } = await build({
+    write: false,
     entryPoints: programs,
     absWorkingDir: root,
     outbase: sourceDir,
@@ -303,6 +307,18 @@ async function bundlePrograms(): Promise<void> {
     define: { "import.meta.url": "__filename" },
     logLevel: "warning",
   });
+  for (const { path, text } of outputFiles) {
+    await mkdir(dirname(path), { recursive: true });
+    await writeFile(path, withBuiltinsForLater(text, [...builtinsForLater, ...builtinsForArchives]));
+  }
+}
+
+/** The code with the built-in modules of these names read at their first use. */
+function withBuiltinsForLater(code: string, names: readonly string[]): string {
+  const later = new RegExp(`(import_\\w+=)require\\("(${names.join("|")})"\\)`, "g");
+  const lazy = code.replaceAll(later, '$1__later("$2")');
+  if (lazy === code) return code;
+  return `"use strict";const __later=name=>new Proxy({},{get:(_module,key)=>require(name)[key]});${lazy}`;
 }
 
 /**
@@ -462,11 +478,7 @@ async function commonJs(
     minifySyntax: true,
     minifyWhitespace: true,
   });
-  const later = new RegExp(`(import_\\w+=)require\\("(${builtinsForLater.join("|")})"\\)`, "g");
-  const lazy = code.replaceAll(later, '$1__later("$2")');
-  if (lazy !== code)
-    prelude.push("const __later=name=>new Proxy({},{get:(_module,key)=>require(name)[key]});");
-  return { target: path, code: prelude.join("") + lazy };
+  return { target: path, code: prelude.join("") + withBuiltinsForLater(code, builtinsForLater) };
 }
 
 async function copy(from: string, to: string): Promise<void> {

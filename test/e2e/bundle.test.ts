@@ -107,3 +107,18 @@ oldNodeTest(`an older Node is told which one svc needs${needsOldNode}`, async (t
   t.is(refusal.stderr, `svc needs Node 24 or newer, and this is ${oldVersion}\n`);
   t.is(refusal.code, 1);
 });
+
+test("a user's helper loads nothing of Node for archives and commands before they are asked for", async (t) => {
+  const { dir } = await bundle();
+  const hook = join(dir, "loaded.cjs");
+  const loaded = `process.moduleLoadList.filter((name) => / (crypto|child_process)$/.test(name))`;
+  await writeFile(hook, `process.once("exit", () => console.error(JSON.stringify(${loaded})));\n`);
+  const identity = { uid: process.getuid?.(), gid: process.getgid?.(), groups: [], dropped: false };
+  const helper = join(dir, "dist/identity/helper.cjs");
+  const argv = ["--require", hook, helper, JSON.stringify(identity)];
+  const running = run(process.execPath, argv);
+  running.child.stdin?.end();
+  const { stdout, stderr } = await running;
+  t.regex(stdout, /"hello"/);
+  t.deepEqual(JSON.parse(stderr), []);
+});

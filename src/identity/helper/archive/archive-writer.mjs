@@ -14,7 +14,7 @@ import { damaged } from "./tar-reader.mjs";
 import { TreeTar } from "./tree-tar.mjs";
 import { VolumeTar } from "./volume-tar.mjs";
 
-const sha256OfNothing = hash("sha256", "");
+const sha256OfNothing = () => hash("sha256", "");
 const endOfTar = Buffer.alloc(1024);
 const maxWarnings = 100;
 const progressMs = 100;
@@ -210,7 +210,7 @@ export class ArchiveWriter {
         current = Object.assign(entry, {
           at: this.#written,
           dataAt: this.#written + headers.length,
-          sha256: entry.type === "file" ? sha256OfNothing : "",
+          sha256: entry.type === "file" ? sha256OfNothing() : "",
           ...(markNow && entry.type === "file" && { mark: markNow() }),
         });
         hashing = undefined;
