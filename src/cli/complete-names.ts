@@ -1,4 +1,5 @@
 /** The names that a daemon knows, for completion. */
+import type { Json } from "./transport/rest-shape.ts";
 import type { CliHost } from "./host.ts";
 import { chooseRoute } from "./routing.ts";
 import { chooseNode, type NodeOptions } from "./nodes/choose-node.ts";
@@ -50,7 +51,32 @@ const sources = {
     (await ask(calls.listBackupStorages, {}))?.storages.map(({ name }) => candidate(name, "")),
   source: async (ask: Ask) =>
     (await ask(calls.listSources, {}))?.sources.map(({ name, url }) => candidate(name, url)),
+  setting: async (ask: Ask, [id = ""]: readonly string[]) =>
+    (await settingsOf(ask, id)).map(([key, schema]) => candidate(key, descriptionOf(schema))),
+  assignment: async (ask: Ask, [id = ""]: readonly string[]) =>
+    (await settingsOf(ask, id)).flatMap(([key, schema]) =>
+      (choicesOf(schema) ?? [""]).map((value) => candidate(`${key}=${value}`, descriptionOf(schema))),
+    ),
 } as const satisfies Record<string, Source>;
+
+/** Of the schema of an app's settings, what each is. */
+async function settingsOf(ask: Ask, id: string): Promise<[key: string, schema: Json | undefined][]> {
+  const answer = await ask(calls.getAppSettings, { id });
+  const { properties } = (answer?.schema ?? {}) as { properties?: Record<string, Json> };
+  return Object.entries(properties ?? {});
+}
+
+function descriptionOf(schema: Json | undefined): string {
+  const { description, title } = (schema ?? {}) as { description?: Json; title?: Json };
+  return typeof description === "string" ? description : typeof title === "string" ? title : "";
+}
+
+/** The values that there are; undefined where there may be any. */
+function choicesOf(schema: Json | undefined): string[] | undefined {
+  const { enum: values, type } = (schema ?? {}) as { enum?: Json; type?: Json };
+  if (Array.isArray(values)) return values.filter((each) => typeof each !== "object").map(String);
+  return type === "boolean" ? ["true", "false"] : undefined;
+}
 
 /** What a name can be of. */
 export type Kind = keyof typeof sources | "node";

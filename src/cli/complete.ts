@@ -104,7 +104,7 @@ async function argumentCandidates(host: CliHost, place: Place): Promise<readonly
   if (command.name === adding && expected.name === "name") return [];
   const kind = kindOfArgument[expected.name === "name" ? `name of ${group.name}` : expected.name];
   if (kind === undefined) return [];
-  return (await names(host, place.target, kind)).filter(({ word }) => !args.includes(word));
+  return (await names(host, place.target, kind, args)).filter(({ word }) => !args.includes(word));
 }
 
 /** Options that name a daemon. */
@@ -134,6 +134,8 @@ const kindOfArgument: Readonly<Record<string, Kind>> = {
   job: "job",
   container: "container",
   node: "node",
+  key: "setting",
+  "key=value": "assignment",
   "name of storage": "storage",
   "name of source": "source",
 };

@@ -8,6 +8,7 @@ export const completionScripts = {
   while IFS= read -r line; do
     COMPREPLY+=("\${line%%$'\\t'*}")
   done < <(svc __complete "\${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null)
+  if [[ \${COMPREPLY[0]-} == *= ]]; then compopt -o nospace; fi
 }
 complete -o default -F _svc_complete svc
 `,

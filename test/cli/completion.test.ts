@@ -181,6 +181,19 @@ test("a daemon that takes a connection and says nothing completes nothing, soon"
   t.true(performance.now() - begun < 10_000);
 });
 
+test("of settings the keys are completed, and the values where there are only some", async (t) => {
+  await using daemon = await startFakeDaemon([appOf({ id: "hello" })]);
+  const after = (...words: string[]) =>
+    complete(["--socket", daemon.socketPath, "app", "settings", ...words]);
+  t.deepEqual(await after("get", "hello", "ch"), ["channel"]);
+  t.deepEqual(await after("hello", "ch"), ["channel"]);
+  t.deepEqual(await after("unset", "hello", "channel", "ch"), [], "each once");
+  t.deepEqual(await after("set", "hello", "gre"), ["greeting="]);
+  t.deepEqual(await after("set", "hello", "ch"), ["channel="]);
+  t.deepEqual(await after("set", "hello", "le"), ["level=low", "level=high"]);
+  t.deepEqual(await after("set", "hello", "level=h"), ["level=high"]);
+});
+
 test("the bash script is one", async (t) => {
   const { stdout } = await runSvc(["completion", "bash"]);
   await t.notThrowsAsync(run("bash", ["-n", "-c", stdout]));

@@ -188,6 +188,7 @@ const settings = {
       greeting: { type: "string", default: "hello" },
       channel: { type: "string" },
       password: { type: "string", writeOnly: true },
+      level: { type: "string", enum: ["low", "high"] },
     },
   }),
   values: { port: 8080, greeting: "hi" },
