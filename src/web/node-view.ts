@@ -70,8 +70,10 @@ export class NodeView {
     return { [Symbol.dispose]: () => void this.#listeners.delete(entry) };
   }
 
+  /** Nothing is read any more either: what waits would be refused once the session is over. */
   close(): void {
     this.#over.abort();
+    this.#api.dropReads();
   }
 
   /** Ends with the session: what breaks otherwise is begun again. */
