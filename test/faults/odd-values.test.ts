@@ -36,8 +36,8 @@ const victims: Readonly<Record<string, readonly [where: string, mark?: string]>>
   audit: ["seq = (SELECT max(seq) - 1 FROM audit)"],
 };
 
-/** Before all times and after all, and what no column of the contract can hold. */
-const integers = ["-1", "253402300800000", "4611686018427387904"];
+/** Before all times and after all, a user who is gone, and what no column of the contract can hold. */
+const integers = ["-1", "4294000001", "253402300800000", "4611686018427387904"];
 /** Nothing, what ends texts elsewhere, what is no UTF-8 with half of a surrogate pair in it, and a long one. */
 const texts = ["''", "char(0)", "CAST(x'61eda080ff' AS TEXT)", "printf('%.70000c', 'x')"];
 
