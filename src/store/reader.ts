@@ -66,6 +66,8 @@ function guarded<T>(read: () => T): T {
     return read();
   } catch (error) {
     const failure = sqliteFailure(error);
-    throw failure === "busy" || failure === "corrupt" || failure === "full" ? storeError(error) : error;
+    throw failure !== undefined && ["busy", "corrupt", "disk", "full"].includes(failure)
+      ? storeError(error)
+      : error;
   }
 }

@@ -1,10 +1,15 @@
 /** What an error of node:sqlite means to the store (result codes: sqlite.org/rescode.html). */
 import { SvcError } from "../errors.ts";
 
-/** `busy`: another process holds the lock. `full`: no room on the disk. `corrupt`: the file is not a sound database. */
-export type SqliteFailure = "busy" | "full" | "corrupt" | "unique" | "constraint" | "other";
+/**
+ * `busy`: another process holds the lock. `full`: no room on the disk. `disk`: it fails, or may be read only. `corrupt`: the file is
+ * not a sound database.
+ */
+export type SqliteFailure = "busy" | "full" | "disk" | "corrupt" | "unique" | "constraint" | "other";
 
 const SQLITE_BUSY = 5;
+const SQLITE_READONLY = 8;
+const SQLITE_IOERR = 10;
 const SQLITE_CORRUPT = 11;
 const SQLITE_FULL = 13;
 const SQLITE_CONSTRAINT = 19;
@@ -35,6 +40,9 @@ export function sqliteFailure(error: unknown): SqliteFailure | undefined {
       return "busy";
     case SQLITE_FULL:
       return "full";
+    case SQLITE_READONLY:
+    case SQLITE_IOERR:
+      return "disk";
     case SQLITE_CORRUPT:
     case SQLITE_NOTADB:
       return "corrupt";
@@ -55,6 +63,12 @@ export function storeError(error: unknown): SvcError {
       });
     case "full":
       return diskFull(error);
+    case "disk":
+      return new SvcError(
+        "unavailable",
+        "the disk that holds the store fails or can only be read: see the kernel's log (dmesg), then try again",
+        { cause: error },
+      );
     case "corrupt":
       return new SvcError(
         "store_damaged",
