@@ -164,7 +164,7 @@ test("what changes while it is read, and what is no file, is said of the backup 
   const apps = daemon.client(AppService);
   const backups = daemon.client(BackupService);
   const dir = join(daemon.dir, "package");
-  const grow = "while :; do echo more >> data/log; sleep 0.002; done";
+  const grow = "while :; do echo more >> data/log; sleep 0.01; done";
   await mkdir(dir);
   await writeFile(
     join(dir, "svc.yaml"),
