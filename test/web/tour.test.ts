@@ -96,7 +96,8 @@ async function takeTour(t: ExecutionContext, tourist: Tourist): Promise<void> {
   await press(remove);
   await dialog.getByText("It is gone for good").waitFor();
   await page.keyboard.press("Escape");
-  await dialog.waitFor({ state: "detached" });
+  // All of it: one that is shut and not yet gone takes the next question along.
+  await page.locator("dialog").waitFor({ state: "detached" });
   t.is(await remove.and(page.locator(":focus")).count(), 1, "one is where one was before the question");
   t.is(await readFile(note, "utf8"), "precious\n", "a question is no answer");
   await press(remove);
