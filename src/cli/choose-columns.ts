@@ -2,7 +2,10 @@
 import { UsageError } from "./failure.ts";
 import type { Column } from "./render/table.ts";
 
-/** In the order of `wanted`, hidden ones, too, and none is left out for want of room; as they are when nothing is said. @throws UsageError for one that the table does not have */
+/**
+ * In the order of `wanted`, hidden ones, too, and none is left out for want of room; as they are when nothing is said.
+ * @throws UsageError for one that the table does not have
+ */
 export function chooseColumns<Row>(
   columns: readonly Column<Row>[],
   wanted: readonly string[] | undefined,

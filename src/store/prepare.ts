@@ -4,7 +4,7 @@ import { DatabaseSync } from "node:sqlite";
 import { SvcError } from "../errors.ts";
 import { applicationId, inspectDatabase, pragma } from "./inspection.ts";
 import type { Restoration } from "./messages.ts";
-import { sqliteFailure, storeError } from "./sqlite-failure.ts";
+import { isOfStore, storeError } from "./sqlite-failure.ts";
 import { takeSnapshot } from "./snapshot.ts";
 import { companionSuffixes, createOwnerOnly, fsyncPath, type StoreFiles } from "./store-files.ts";
 import { removeLeftovers, temporaryPath } from "./temporary-files.ts";
@@ -127,8 +127,7 @@ function migrate(path: string, migrations: readonly string[], synchronous: "FULL
     }
     return from < migrations.length;
   } catch (error) {
-    const failure = sqliteFailure(error);
-    if (failure === "full" || failure === "busy" || failure === "corrupt") throw storeError(error);
+    if (isOfStore(error)) throw storeError(error);
     throw new SvcError(
       "internal",
       `${path} could not be migrated to version ${migrations.length} and is as it was: ${(error as Error).message}`,

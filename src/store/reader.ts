@@ -1,7 +1,7 @@
 import { DatabaseSync, type StatementSync } from "node:sqlite";
 import { pragma } from "./inspection.ts";
 import type { SqlValue } from "./messages.ts";
-import { sqliteFailure, storeError } from "./sqlite-failure.ts";
+import { isOfStore, storeError } from "./sqlite-failure.ts";
 import { StatementCache } from "./statement-cache.ts";
 
 /** Only opening, recovery after a crash and the last close ever keep a reader of a write-ahead log waiting. */
@@ -65,9 +65,6 @@ function guarded<T>(read: () => T): T {
   try {
     return read();
   } catch (error) {
-    const failure = sqliteFailure(error);
-    throw failure !== undefined && ["busy", "corrupt", "disk", "full"].includes(failure)
-      ? storeError(error)
-      : error;
+    throw isOfStore(error) ? storeError(error) : error;
   }
 }

@@ -1,6 +1,6 @@
 /**
- * Rows as svc writes them, which a disk, or somebody with an editor, may have changed. One that cannot be read takes nothing else away: whoever
- * reads it puts something in its place, and the row itself stays as it is until it is written again or removed.
+ * Rows as svc writes them, which a disk, or somebody with an editor, may have changed. One that cannot be read takes nothing else
+ * away: whoever reads it puts something in its place, and the row itself stays as it is until it is written again or removed.
  */
 import { noLog, type Log } from "../lib/log.ts";
 import { UnreadableRow, type Check } from "./row-document.ts";

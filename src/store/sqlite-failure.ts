@@ -53,6 +53,12 @@ export function sqliteFailure(error: unknown): SqliteFailure | undefined {
   }
 }
 
+/** Whether it is the store's state that failed, which people are told in its words, and not what was asked of it. */
+export function isOfStore(error: unknown): boolean {
+  const failure = sqliteFailure(error);
+  return failure !== undefined && ["busy", "full", "disk", "corrupt"].includes(failure);
+}
+
 /** The error for a caller: `unavailable`, `resource_exhausted`, `data_loss` or `internal`, with `error` as its cause. */
 export function storeError(error: unknown): SvcError {
   if (error instanceof SvcError) return error as SvcError;
