@@ -3,7 +3,7 @@ import { posix } from "node:path";
 import { isInside } from "../lib/is-inside.ts";
 import type { JsonObject, JsonValue } from "../lib/json.ts";
 import { mapValues } from "../lib/map-values.ts";
-import type { Permission } from "../packages/manifest-document.ts";
+import type { Permission } from "../packages/permissions.ts";
 import { readYaml, type Problem, type YamlDocument } from "../packages/yaml-document.ts";
 import { listOf, mapTexts, mergedRecord, recordOf } from "../runtimes/compose/compose-values.ts";
 import { projectClaims } from "../runtimes/compose/project-claims.ts";

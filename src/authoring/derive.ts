@@ -3,7 +3,7 @@ import { basename } from "node:path";
 import { Document, isScalar, visit } from "yaml";
 import { SvcError } from "../errors.ts";
 import { shellWord } from "../lib/shell-word.ts";
-import type { ManifestDocument } from "../packages/manifest-document.ts";
+import type { ManifestDocument } from "../../gen/manifest-document.ts";
 import { unique, type Derived } from "./derived.ts";
 import { fromCasaOs } from "./from-casaos.ts";
 import { fromCompose } from "./from-compose.ts";

@@ -1,6 +1,6 @@
 /** What is made of files that are no manifest. */
 import { SvcError } from "../errors.ts";
-import type { ManifestDocument, SettingDocument } from "../packages/manifest-document.ts";
+import type { ManifestDocument, SettingDocument } from "../../gen/manifest-document.ts";
 import type { Problem } from "../packages/yaml-document.ts";
 
 export interface Derived {

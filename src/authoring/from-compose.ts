@@ -1,7 +1,7 @@
 /** A manifest for a compose file: its variables become settings, its ports are told, and what it asks of the host is named. */
 import { basename } from "node:path";
 import type { JsonObject, JsonValue } from "../lib/json.ts";
-import type { PortDocument, SettingDocument } from "../packages/manifest-document.ts";
+import type { PortDocument, SettingDocument } from "../../gen/manifest-document.ts";
 import { listOf, mergedRecord, recordOf, textOf } from "../runtimes/compose/compose-values.ts";
 import { readServicePort } from "../runtimes/compose/service-ports.ts";
 import {

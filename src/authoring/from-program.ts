@@ -1,6 +1,6 @@
 /** Manifests for programs that run as a plain process: what starts and builds them, as their own files say. */
 import { SvcError } from "../errors.ts";
-import type { CommandDocument, ManifestDocument, ProcessDocument } from "../packages/manifest-document.ts";
+import type { CommandDocument, ManifestDocument, ProcessDocument } from "../../gen/manifest-document.ts";
 import { portSetting, type Derived } from "./derived.ts";
 import type { PackageFiles } from "./package-files.ts";
 

@@ -6,7 +6,7 @@ import { stringify } from "yaml";
 import { SvcError } from "../errors.ts";
 import type { JsonObject, JsonValue } from "../lib/json.ts";
 import { mapValues } from "../lib/map-values.ts";
-import type { SettingDocument } from "../packages/manifest-document.ts";
+import type { SettingDocument } from "../../gen/manifest-document.ts";
 import {
   isSet,
   listOf,

@@ -1,5 +1,6 @@
 /**
- * `npm run gen`: everything that follows from proto/ is written to gen/ and openapi/, and the reference to docs/reference/.
+ * `npm run gen`: everything that follows from proto/ is written to gen/ and openapi/, the types of a manifest to gen/, and the
+ * reference to docs/reference/.
  * All of it is built in a temporary directory first and only what changed is replaced, so that a failure leaves
  * the checkout as it was. With `--check` nothing is written: it fails when a committed file is not what comes out.
  */
@@ -9,6 +10,7 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { parse } from "yaml";
 import { finishOpenApi } from "./finish-openapi.ts";
+import { manifestTypes, type ManifestSchema } from "./manifest-types.ts";
 import type { BaseDocument } from "./openapi-document.ts";
 
 interface BufTemplate {
@@ -55,6 +57,10 @@ async function generate(outDir: string): Promise<void> {
     run("buf", ["build", "--path", "proto/svc", "--output", descriptors]),
   ]);
 
+  const schema = JSON.parse(
+    await readFile(join(root, "src/packages/manifest.schema.json"), "utf8"),
+  ) as ManifestSchema;
+  await writeFile(join(outDir, "gen/manifest-document.ts"), manifestTypes(schema));
   const base = JSON.parse(await readFile(join(outDir, "openapi/base.json"), "utf8")) as BaseDocument;
   const document = finishOpenApi(base, await readFile(descriptors));
   await writeFile(join(outDir, "openapi/openapi.json"), `${JSON.stringify(document, undefined, 2)}\n`);

@@ -1,5 +1,5 @@
 /** How long, and how short, the durations of a manifest may be: timers of the daemon's own go by them, and people who wait. */
-import type { ManifestDocument } from "./manifest-document.ts";
+import type { ManifestDocument } from "../../gen/manifest-document.ts";
 import type { RuleProblem } from "./rule-problem.ts";
 import { parseDuration } from "./quantities.ts";
 import type { DocumentPath } from "./yaml-document.ts";

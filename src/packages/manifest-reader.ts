@@ -8,7 +8,7 @@ import type {
   ConsoleDocument,
   HealthDocument,
   ManifestDocument,
-} from "./manifest-document.ts";
+} from "../../gen/manifest-document.ts";
 import { manifestProblems } from "./manifest-rules.ts";
 import type { BackupPolicy, Command, HealthCheck, Manifest, Runtime } from "./manifest.ts";
 import { manifestValidator } from "./own-schemas.ts";
@@ -35,7 +35,7 @@ export function createManifestReader(): (text: string) => Promise<ManifestText> 
     const result = await readShaped(text);
     if ("problems" in result) return result;
     const { document } = result;
-    // The schema has just said that it has this shape; a test holds type and schema together.
+    // The schema, of which the type is made, has just said that it has this shape.
     const written = document.value as unknown as ManifestDocument;
     const rules = manifestProblems(written).map(({ path, message }): Problem => ({
       line: document.lineOf(path),

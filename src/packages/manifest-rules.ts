@@ -5,9 +5,8 @@ import type {
   DockerDocument,
   ManifestDocument,
   MountDocument,
-  Permission,
-} from "./manifest-document.ts";
-import { devicePermission, isGranted } from "./permissions.ts";
+} from "../../gen/manifest-document.ts";
+import { devicePermission, isGranted, type Permission } from "./permissions.ts";
 import { durationProblems } from "./duration-rules.ts";
 import { placeholdersIn } from "./placeholders.ts";
 import { settingsProblems } from "./settings-rules.ts";

@@ -5,11 +5,11 @@
 import type {
   DockerBuildDocument,
   MountDocument,
-  CloneWay,
-  Permission,
+  ManifestDocument,
   SettingDocument,
   SettingsDocument,
-} from "./manifest-document.ts";
+} from "../../gen/manifest-document.ts";
+import type { Permission } from "./permissions.ts";
 
 /** The file at the root of every package. */
 export const manifestFileName = "svc.yaml";
@@ -161,7 +161,7 @@ export interface Manifest {
   permissions: Permission[];
   migrate?: Command;
   /** What a clone does with what was built; absent: as it finds it. */
-  clone?: CloneWay;
+  clone?: NonNullable<ManifestDocument["clone"]>;
 }
 
 /** Whether the app itself runs at a terminal, which those who attach share. */

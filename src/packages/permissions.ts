@@ -1,6 +1,8 @@
 /** What packages may ask of the host beyond the usual, from a single kind of device to everything. */
 import { posix } from "node:path";
-import type { Permission } from "./manifest-document.ts";
+import type { ManifestDocument } from "../../gen/manifest-document.ts";
+
+export type Permission = NonNullable<ManifestDocument["permissions"]>[number];
 
 const sentences: Readonly<Record<Permission, string>> = {
   privileged: "It runs privileged: it can do everything that root can.",

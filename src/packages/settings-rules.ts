@@ -1,5 +1,5 @@
 /** What the settings section of a manifest must obey beyond its schema. */
-import type { ManifestDocument, SettingDocument, SettingPartDocument } from "./manifest-document.ts";
+import type { ManifestDocument, SettingDocument, SettingPartDocument } from "../../gen/manifest-document.ts";
 import type { RuleProblem, Template } from "./rule-problem.ts";
 import { isPattern } from "./settings-schema.ts";
 import { placeholdersIn } from "./placeholders.ts";

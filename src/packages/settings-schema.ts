@@ -1,6 +1,6 @@
 /** The settings section of a manifest as plain JSON Schema, for clients and for ajv. */
 import type { JsonObject } from "../lib/json.ts";
-import type { SettingDocument, SettingPartDocument } from "./manifest-document.ts";
+import type { SettingDocument, SettingPartDocument } from "../../gen/manifest-document.ts";
 import { settingsOf, type Manifest } from "./manifest.ts";
 
 /** Whether ECMAScript can read `pattern` (with Unicode semantics, as JSON Schema asks for). */

@@ -2,7 +2,7 @@
 import { isDeepStrictEqual } from "node:util";
 import type { JsonObject, JsonValue } from "../lib/json.ts";
 import { secretMask } from "../lib/secret-mask.ts";
-import type { SettingDocument } from "./manifest-document.ts";
+import type { SettingDocument } from "../../gen/manifest-document.ts";
 import { settingsOf, type Manifest } from "./manifest.ts";
 import { expandPlaceholders, placeholdersIn } from "./placeholders.ts";
 

@@ -1,7 +1,7 @@
 /** `index.yaml` of a source. Its shape is told by `index.schema.json`. */
 import { parseGitUrl, type GitUrl } from "./git-url.ts";
-import type { Permission } from "./manifest-document.ts";
 import { indexValidator } from "./own-schemas.ts";
+import type { Permission } from "./permissions.ts";
 import { parseSize } from "./quantities.ts";
 import { createShapedReader } from "./shaped-document.ts";
 import type { Problem } from "./yaml-document.ts";

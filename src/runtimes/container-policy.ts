@@ -7,13 +7,10 @@ import { isAbsolute, normalize, relative } from "node:path";
 import { SvcError } from "../errors.ts";
 import type { Identity } from "../identity/identity.ts";
 import { isInside } from "../lib/is-inside.ts";
-import type { Manifest } from "../packages/manifest.ts";
-import { devicePermission, isGranted } from "../packages/permissions.ts";
+import { devicePermission, isGranted, type Permission } from "../packages/permissions.ts";
 import { entryType } from "./entry-type.ts";
 import { hostClock } from "./host-clock.ts";
 import type { RunnableApp } from "./runtime.ts";
-
-type Permission = Manifest["permissions"][number];
 
 /** Something beyond what every container has, and the permission of the manifest that gives it to root's own apps. */
 export interface HostAsk {

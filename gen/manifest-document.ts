@@ -1,22 +1,44 @@
-/**
- * A manifest as its author writes it. The shape and its bounds are told by `manifest.schema.json`, the one truth;
- * a test holds these types against it.
- */
+// Generated from src/packages/manifest.schema.json by src/codegen/manifest-types.ts; `npm run gen` writes it.
 
-export interface Extensible {
+interface Extensible {
   [key: `x-${string}`]: unknown;
 }
 
+export interface ManifestDocument extends Extensible {
+  id: string;
+  name: string;
+  version: string;
+  summary?: string;
+  homepage?: string;
+  process?: ProcessDocument;
+  docker?: DockerDocument;
+  compose?: ComposeDocument;
+  service?: ServiceDocument;
+  settings?: SettingsDocument;
+  ports?: Array<PortDocument>;
+  volumes?: Array<VolumeDocument>;
+  health?: HealthDocument;
+  stop?: StopDocument;
+  restart?: RestartDocument;
+  limits?: LimitsDocument;
+  upgrade?: UpgradeDocument;
+  backup?: BackupDocument;
+  console?: boolean | ConsoleDocument;
+  permissions?: Array<"privileged" | "host_network" | "host_pid" | "host_ipc" | "devices" | "gpu" | "serial" | "media" | "tun" | "groups" | "networks" | "capabilities" | "host_mounts" | "engine_socket">;
+  migrate?: CommandDocument;
+  clone?: "copy" | "rebuild";
+}
+
 export interface CommandDocument extends Extensible {
-  exec: string[];
+  exec: Array<string>;
   working_dir?: string;
   env?: Record<string, string>;
   timeout?: string;
 }
 
 export interface ProcessDocument extends Extensible {
-  exec: string[];
-  build?: CommandDocument[];
+  exec: Array<string>;
+  build?: Array<CommandDocument>;
   env?: Record<string, string>;
   working_dir?: string;
 }
@@ -24,8 +46,8 @@ export interface ProcessDocument extends Extensible {
 export interface DockerDocument extends Extensible {
   image?: string;
   build?: DockerBuildDocument;
-  entrypoint?: string[];
-  command?: string[];
+  entrypoint?: Array<string>;
+  command?: Array<string>;
   env?: Record<string, string>;
   user?: string;
   working_dir?: string;
@@ -33,10 +55,10 @@ export interface DockerDocument extends Extensible {
   network?: "bridge" | "none" | "host";
   pid?: "container" | "host";
   ipc?: "container" | "host";
-  devices?: string[];
-  groups?: number[];
-  capabilities?: string[];
-  mounts?: MountDocument[];
+  devices?: Array<string>;
+  groups?: Array<number>;
+  capabilities?: Array<string>;
+  mounts?: Array<MountDocument>;
 }
 
 export interface DockerBuildDocument extends Extensible {
@@ -54,15 +76,15 @@ export interface MountDocument extends Extensible {
 
 export interface ComposeDocument extends Extensible {
   file: string;
-  profiles?: string[];
+  profiles?: Array<string>;
   env?: Record<string, string>;
 }
 
 export interface ServiceDocument extends Extensible {
-  exec?: string[];
+  exec?: Array<string>;
   unit?: string;
   user?: string;
-  build?: CommandDocument[];
+  build?: Array<CommandDocument>;
   env?: Record<string, string>;
   working_dir?: string;
 }
@@ -71,19 +93,21 @@ export interface SettingsDocument extends Extensible {
   type?: "object";
   title?: string;
   description?: string;
-  required?: string[];
+  required?: Array<string>;
   properties: Record<string, SettingDocument>;
 }
 
-export type SettingType = "string" | "integer" | "number" | "boolean" | "array" | "object";
-
-/** A part of a setting: the accepted subset of JSON Schema. */
-export interface SettingPartDocument extends Extensible {
-  type?: SettingType;
+export interface SettingDocument extends Extensible {
+  env?: string;
+  arg?: string | Array<string>;
+  file?: SettingFileDocument;
+  secret?: boolean;
+  type?: "string" | "integer" | "number" | "boolean" | "array" | "object";
   title?: string;
   description?: string;
   default?: unknown;
-  enum?: unknown[];
+  examples?: Array<unknown>;
+  enum?: Array<unknown>;
   minimum?: number;
   maximum?: number;
   exclusiveMinimum?: number;
@@ -98,15 +122,30 @@ export interface SettingPartDocument extends Extensible {
   maxItems?: number;
   uniqueItems?: boolean;
   properties?: Record<string, SettingPartDocument>;
-  required?: string[];
+  required?: Array<string>;
 }
 
-export interface SettingDocument extends SettingPartDocument {
-  env?: string;
-  arg?: string | string[];
-  file?: SettingFileDocument;
-  secret?: boolean;
-  examples?: unknown[];
+export interface SettingPartDocument extends Extensible {
+  type?: "string" | "integer" | "number" | "boolean" | "array" | "object";
+  title?: string;
+  description?: string;
+  default?: unknown;
+  enum?: Array<unknown>;
+  minimum?: number;
+  maximum?: number;
+  exclusiveMinimum?: number;
+  exclusiveMaximum?: number;
+  multipleOf?: number;
+  minLength?: number;
+  maxLength?: number;
+  pattern?: string;
+  format?: "date" | "time" | "date-time" | "email" | "hostname" | "ipv4" | "ipv6" | "uri" | "uuid";
+  items?: SettingPartDocument;
+  minItems?: number;
+  maxItems?: number;
+  uniqueItems?: boolean;
+  properties?: Record<string, SettingPartDocument>;
+  required?: Array<string>;
 }
 
 export interface SettingFileDocument extends Extensible {
@@ -128,31 +167,28 @@ export interface VolumeDocument extends Extensible {
   name: string;
   path?: string;
   backup?: boolean;
-  excludes?: string[];
+  excludes?: Array<string>;
 }
 
 export interface HealthDocument extends Extensible {
-  http?: HealthHttpDocument;
-  tcp?: HealthTcpDocument;
-  exec?: string[];
+  http?: Extensible & { port: string; path?: string; };
+  tcp?: Extensible & { port: string; };
+  exec?: Array<string>;
   start_period?: string;
   interval?: string;
   timeout?: string;
   retries?: number;
 }
 
-export interface HealthHttpDocument extends Extensible {
-  port: string;
-  path?: string;
-}
-
-export interface HealthTcpDocument extends Extensible {
-  port: string;
-}
-
 export interface StopDocument extends Extensible {
   signal?: "SIGTERM" | "SIGINT" | "SIGQUIT" | "SIGHUP" | "SIGUSR1" | "SIGUSR2";
   grace?: string;
+}
+
+export interface UpgradeDocument extends Extensible {
+  order?: "start-first" | "stop-first";
+  parallel?: number;
+  watch?: string;
 }
 
 export interface RestartDocument extends Extensible {
@@ -163,12 +199,6 @@ export interface RestartDocument extends Extensible {
   reset_after?: string;
 }
 
-export interface UpgradeDocument extends Extensible {
-  order?: "start-first" | "stop-first";
-  parallel?: number;
-  watch?: string;
-}
-
 export interface LimitsDocument extends Extensible {
   memory?: string;
   cpus?: number;
@@ -177,7 +207,7 @@ export interface LimitsDocument extends Extensible {
 
 export interface BackupDocument extends Extensible {
   trigger?: string;
-  storages?: string[];
+  storages?: Array<string>;
   keep?: number;
   mode?: "live" | "pause" | "stop";
   dump?: CommandDocument;
@@ -186,50 +216,7 @@ export interface BackupDocument extends Extensible {
 }
 
 export interface ConsoleDocument extends Extensible {
-  exec?: string[];
+  exec?: Array<string>;
   terminal?: boolean;
   record?: boolean;
 }
-
-export type Permission =
-  | "privileged"
-  | "host_network"
-  | "host_pid"
-  | "host_ipc"
-  | "devices"
-  | "gpu"
-  | "serial"
-  | "media"
-  | "tun"
-  | "groups"
-  | "networks"
-  | "capabilities"
-  | "host_mounts"
-  | "engine_socket";
-
-export interface ManifestDocument extends Extensible {
-  id: string;
-  name: string;
-  version: string;
-  summary?: string;
-  homepage?: string;
-  process?: ProcessDocument;
-  docker?: DockerDocument;
-  compose?: ComposeDocument;
-  service?: ServiceDocument;
-  settings?: SettingsDocument;
-  ports?: PortDocument[];
-  volumes?: VolumeDocument[];
-  health?: HealthDocument;
-  stop?: StopDocument;
-  restart?: RestartDocument;
-  limits?: LimitsDocument;
-  upgrade?: UpgradeDocument;
-  backup?: BackupDocument;
-  console?: boolean | ConsoleDocument;
-  permissions?: Permission[];
-  migrate?: CommandDocument;
-  clone?: CloneWay;
-}
-
-export type CloneWay = "copy" | "rebuild";
