@@ -154,6 +154,8 @@ browserTest(
     await isForEverybody(t, page, "ports");
 
     await page.getByRole("link", { name: "Processes" }).click();
+    // The ports that are shown till then are rows, too.
+    await page.getByRole("heading", { name: "Processes" }).waitFor();
     const rows = page.getByRole("rowheader");
     await rows.first().waitFor();
     t.true((await rows.count()) <= 50, "few look further than at the busiest");
