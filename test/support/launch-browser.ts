@@ -1,6 +1,6 @@
 /** A browser without what takes its time and is no part of a page. */
 import { chromium, type Browser } from "playwright-core";
-import { browserPath } from "./browser.ts";
+import { cheapBrowserPath } from "./browser.ts";
 
 /**
  * With each page Chromium opens a window, and for what the window's address bar suggests it loads a page of its own, of four
@@ -26,7 +26,8 @@ const unwantedByPlaywright = [
   "ThirdPartyStoragePartitioning",
 ];
 
-export function launchBrowser(): Promise<Browser> {
+/** @param path `browserPath` for the one that people have */
+export function launchBrowser(path = cheapBrowserPath): Promise<Browser> {
   const args = [
     "--headless",
     "--no-sandbox",
@@ -37,5 +38,5 @@ export function launchBrowser(): Promise<Browser> {
     "--disable-sync",
     `--disable-features=${[...addressBar, ...processAhead, ...unwantedByPlaywright].join(",")}`,
   ];
-  return chromium.launch({ executablePath: browserPath ?? "", args });
+  return chromium.launch({ executablePath: path ?? "", args });
 }

@@ -8,6 +8,7 @@ import type { Page } from "playwright-core";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
 import { BackupService } from "../../gen/svc/v1/backup_pb.ts";
 import { ScheduleService } from "../../gen/svc/v1/schedule_pb.ts";
+import { browserPath } from "../support/browser.ts";
 import { isRoot, startDaemon, type TestDaemon } from "../support/daemon.ts";
 import { startEngine, whyNoDocker, type TestEngine } from "../support/docker.ts";
 import { launchBrowser } from "../support/launch-browser.ts";
@@ -46,7 +47,7 @@ await using daemon = await startDaemon({
   ...(isRoot && { launcher }),
 });
 await fillDaemon(daemon);
-const browser = await launchBrowser();
+const browser = await launchBrowser(browserPath);
 try {
   const visited = { daemon, appCount: Object.keys(apps).length, apps: ["notes", "weather"] } as const;
   for (const colorScheme of ["light", "dark"] as const) {

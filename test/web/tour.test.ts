@@ -6,13 +6,15 @@ import { promisify } from "node:util";
 import type { ExecutionContext } from "ava";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
 import { ScheduleService } from "../../gen/svc/v1/schedule_pb.ts";
+import { browserPath } from "../support/browser.ts";
 import { isRoot, type UserDoor } from "../support/daemon.ts";
 import { freePort, writePackage, writeRepository } from "../support/packages.ts";
 import { keyboard, mouse, type Hands } from "./support/hands.ts";
 import type { WatchedPage } from "./support/open-page.ts";
 import { browserTest, needsBrowser, openView, shareNode } from "./support/shared-node.ts";
 
-const node = shareNode();
+/** In the browser that people have. */
+const node = shareNode(undefined, browserPath);
 const nobody = 65534;
 
 interface Tourist {

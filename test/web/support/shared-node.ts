@@ -1,7 +1,7 @@
 /** One daemon and one browser for all tests of a file. */
 import test from "ava";
 import type { Browser } from "playwright-core";
-import { browserPath } from "../../support/browser.ts";
+import { browserPath, cheapBrowserPath } from "../../support/browser.ts";
 import { isRoot, startDaemon, type TestDaemon, type UserDoor } from "../../support/daemon.ts";
 import { launchBrowser } from "../../support/launch-browser.ts";
 import { leavePages, takePage } from "./kept-page.ts";
@@ -18,14 +18,17 @@ export interface SharedNode {
   readonly browser: Browser;
 }
 
-/** @param config of the daemon, as TOML, known once what was asked for before is there */
-export function shareNode(config = (): string => ""): SharedNode {
+/**
+ * @param config of the daemon, as TOML, known once what was asked for before is there
+ * @param path of the browser
+ */
+export function shareNode(config = (): string => "", path = cheapBrowserPath): SharedNode {
   const parts: { daemon?: TestDaemon } = {};
   test.before(async () => {
     if (browserPath === undefined) return;
     parts.daemon = await startDaemon({ main: await bundledMain(), config: config() });
   });
-  const shared = shareBrowser();
+  const shared = shareBrowser(path);
   test.after.always(() => parts.daemon?.[Symbol.asyncDispose]());
   return {
     get daemon() {
@@ -38,10 +41,10 @@ export function shareNode(config = (): string => ""): SharedNode {
 }
 
 /** The browser alone, where tests have daemons of their own. A test's pages close with it, but for one that waits for the next. */
-export function shareBrowser(): Pick<SharedNode, "browser"> {
+export function shareBrowser(path = cheapBrowserPath): Pick<SharedNode, "browser"> {
   const parts: { browser?: Browser } = {};
   test.before(async () => {
-    if (browserPath !== undefined) parts.browser = await launchBrowser();
+    if (browserPath !== undefined) parts.browser = await launchBrowser(path);
   });
   test.afterEach.always(async (t) => {
     if (parts.browser !== undefined) await leavePages(parts.browser, t.passed);
