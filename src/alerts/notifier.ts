@@ -15,7 +15,7 @@ export function createNotifier(
     const either = AbortSignal.any([signal, AbortSignal.timeout(timeoutMs)]);
     const job = { ownerUid, action: action.type === "shell" ? action : request(action.url, notification) };
     const work = { isRoot: true, signal: either, write: () => undefined, env: environment(notification) };
-    const { error = "" } = await actions[action.type].run(job, work);
+    const { error = "" } = await actions[action.type](job, work);
     if (error !== "") throw new SvcError("unavailable", error);
   };
 }

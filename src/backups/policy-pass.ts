@@ -3,7 +3,6 @@ import type { AppRecord } from "../apps/app-record.ts";
 import type { AppCaller } from "../apps/app-registry.ts";
 import { SvcError } from "../errors.ts";
 import { UserPlaces } from "../lib/user-places.ts";
-import type { BackupFailure, BackupPass } from "../scheduler/clock/backup-pass.ts";
 import { isDue, viewMinute } from "../scheduler/trigger/matcher.ts";
 import type { Zones } from "../scheduler/trigger/zone.ts";
 import type { BackupStates } from "./backup-states.ts";
@@ -32,7 +31,12 @@ export interface PolicyPassOptions {
   now: () => number;
 }
 
-export class PolicyPass implements BackupPass {
+export interface BackupFailure {
+  readonly app: string;
+  readonly error: unknown;
+}
+
+export class PolicyPass {
   readonly #options: PolicyPassOptions;
   /** Apps whose backup goes on or waits: one that takes long is not begun again. */
   readonly #pending = new Set<string>();
@@ -42,6 +46,12 @@ export class PolicyPass implements BackupPass {
     this.#options = options;
   }
 
+  /**
+   * Makes the backups that policies want in the minute, in one pass, one app's failure not keeping the others from theirs.
+   * @param minuteMs its start, unix milliseconds
+   * @param signal aborts when the daemon stops
+   * @returns the apps whose backup failed
+   */
   async run(minuteMs: number, signal: AbortSignal): Promise<readonly BackupFailure[]> {
     const { apps, states, zones, settle } = this.#options;
     // A storage that does not answer holds up no backup.

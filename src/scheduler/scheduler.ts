@@ -1,20 +1,21 @@
 /** What runs jobs, put together: for the daemon with the clock that fires them, for a command of its own without. */
+import type { Apps } from "../apps/apps.ts";
+import type { Backups } from "../backups/backups.ts";
+import type { PolicyPass } from "../backups/policy-pass.ts";
 import type { Identities } from "../identity/identities.ts";
 import type { Clock } from "../lib/clock.ts";
 import { UserPlaces } from "../lib/user-places.ts";
 import { storeIdOf } from "../store/store-id.ts";
 import type { Store } from "../store/store.ts";
 import { createAppUpdateAction } from "./actions/app-update.ts";
-import { createBackupAction, type BackupHands } from "./actions/backup.ts";
-import { createBackupVerifyAction, type VerifyHands } from "./actions/backup-verify.ts";
+import { createBackupAction } from "./actions/backup.ts";
+import { createBackupVerifyAction } from "./actions/backup-verify.ts";
 import { createHttpAction, type HttpOptions } from "./actions/http.ts";
 import { createLifecycleAction } from "./actions/app-lifecycle.ts";
 import type { HostReboot } from "../host/reboot.ts";
 import { createNodeRebootAction } from "./actions/node-reboot.ts";
 import { createShellAction, startBounds } from "./actions/shell.ts";
 import type { Actions, PlainAction } from "./actions/action.ts";
-import type { AppHands } from "./actions/app-hands.ts";
-import type { BackupPass } from "./clock/backup-pass.ts";
 import { DueJobs, type JobWait } from "./clock/due-jobs.ts";
 import { EventJobs } from "./clock/event-jobs.ts";
 import { Evaluator } from "./clock/evaluator.ts";
@@ -23,8 +24,7 @@ import type { JobOwners } from "./jobs/job-owners.ts";
 import type { JobRegistry } from "./jobs/job-registry.ts";
 import type { JobKey } from "./jobs/job.ts";
 import type { RunLog } from "./runs/run-log.ts";
-import { runBounds } from "./runs/run-bounds.ts";
-import { Runner } from "./runs/runner.ts";
+import { runBounds, Runner } from "./runs/runner.ts";
 import { SkipCounts } from "./runs/skip-counts.ts";
 import type { Zones } from "./trigger/zone.ts";
 import type { EventLog } from "../events/event-log.ts";
@@ -36,12 +36,12 @@ export interface SchedulerOptions {
   owners: JobOwners;
   runs: RunLog;
   zones: Zones;
-  apps: AppHands;
+  apps: Apps;
   identities: Identities;
   lookup: HttpOptions["lookup"];
   reboot: HostReboot;
-  backups: BackupPass;
-  backupHands: BackupHands & VerifyHands;
+  policyPass: Pick<PolicyPass, "run">;
+  backups: Backups;
   events: Pick<EventLog, "listen">;
   clock: Clock;
   log: Log;
@@ -84,7 +84,7 @@ export class Scheduler implements AsyncDisposable {
 
   /** Fires jobs from now on. Closes first what processes that died left open. @throws what the store throws */
   async start(): Promise<void> {
-    const { store, jobs, owners, runs, zones, backups, events, clock, log } = this.#options;
+    const { store, jobs, owners, runs, zones, policyPass, events, clock, log } = this.#options;
     await runs.start();
     await owners.nameAll(store, jobs);
     const skips = this.#evaluation.use(new SkipCounts({ runs, clock, log }));
@@ -102,7 +102,7 @@ export class Scheduler implements AsyncDisposable {
     );
     this.#due = due;
     const evaluator = this.#evaluation.use(
-      new Evaluator({ jobs, zones, due, runs, skips, backups, clock, log }),
+      new Evaluator({ jobs, zones, due, runs, skips, backups: policyPass, clock, log }),
     );
     evaluator.start();
     this.#evaluation.use(new EventJobs({ jobs, due, events, isRoot: this.#isRoot, clock }));
@@ -127,17 +127,17 @@ export class Scheduler implements AsyncDisposable {
 }
 
 function createActions(
-  { apps, backupHands, reboot }: SchedulerOptions,
+  { apps, backups, reboot }: SchedulerOptions,
   plain: Record<"shell" | "http", PlainAction>,
 ): Actions {
   return {
     node_reboot: createNodeRebootAction(reboot),
-    app_start: createLifecycleAction(apps, "start"),
-    app_stop: createLifecycleAction(apps, "stop"),
-    app_restart: createLifecycleAction(apps, "restart"),
+    app_start: createLifecycleAction(apps, "startApp"),
+    app_stop: createLifecycleAction(apps, "stopApp"),
+    app_restart: createLifecycleAction(apps, "restartApp"),
     app_update: createAppUpdateAction(apps),
-    backup: createBackupAction(backupHands),
-    backup_verify: createBackupVerifyAction(backupHands),
+    backup: createBackupAction(backups),
+    backup_verify: createBackupVerifyAction(backups),
     ...plain,
   };
 }

@@ -18,13 +18,13 @@ import { keyOfText, keyText } from "./jobs/job-key.ts";
 import { isOf, type JobCaller, type JobRegistry } from "./jobs/job-registry.ts";
 import type { JobOwners } from "./jobs/job-owners.ts";
 import { JobRules, type JobRequest } from "./jobs/job-rules.ts";
-import type { JobRunner } from "./runs/job-runner.ts";
 import { JobViews, viewRun, viewWait } from "./jobs/job-views.ts";
 import { JobWriter, type OwnerBounds, type SpecMaker, type WriteCondition } from "./jobs/job-writer.ts";
 import { compareKeys, indexAfter, textLength, type Job, type JobKey } from "./jobs/job.ts";
 import { ManagedJobs } from "./jobs/managed-jobs.ts";
 import { previewFirings, type Preview } from "./clock/preview.ts";
 import type { RunLog } from "./runs/run-log.ts";
+import type { Runner } from "./runs/runner.ts";
 import { followRuns, runInForeground, type FollowedRuns, type ForegroundEvent } from "./runs/run-streams.ts";
 import type { Zones } from "./trigger/zone.ts";
 import { Violations } from "./jobs/violations.ts";
@@ -34,7 +34,7 @@ export interface SchedulesOptions {
   store: Store;
   registry: JobRegistry;
   runs: RunLog;
-  runner: JobRunner;
+  runner: Pick<Runner, "start" | "follow" | "cancel" | "finishing">;
   zones: Zones;
   /** The daemon's own uid: whoever has the root context acts for it, so root's jobs are its. */
   selfUid: number;

@@ -8,6 +8,7 @@ import { promisify } from "node:util";
 import test, { type ExecutionContext } from "ava";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
 import { BackupService } from "../../gen/svc/v1/backup_pb.ts";
+import { ScheduleService } from "../../gen/svc/v1/schedule_pb.ts";
 import { hasAge, needsAge, newAgeKey, type AgeKey } from "../support/age.ts";
 import { sharedDaemon } from "../support/daemon-test.ts";
 import { isRoot, needsRoot, type TestDaemon } from "../support/daemon.ts";
@@ -175,6 +176,30 @@ ageTest(`what goes to a storage with recipients opens for them alone${needsAge}`
   t.deepEqual(await readdir(join(vault, "web")), []);
   await assertNowhere(t, daemon, [key, other, mistyped]);
 });
+
+ageTest(
+  `a job that verifies backups says of an encrypted one that it needs an identity${needsAge}`,
+  async (t) => {
+    const daemon = await emptyDaemon();
+    const schedules = daemon.client(ScheduleService);
+    const key = await newAgeKey(daemon.dir, "key.txt");
+    await install(daemon);
+    await addVault(daemon, [key.recipient]);
+    const { results } = await daemon
+      .client(BackupService)
+      .createBackup({ appId: "web", storages: ["vault"] });
+    const action = { type: "backup_verify", app: "web" };
+    await schedules.upsertSchedule({ id: "drill", trigger: "04:00", action });
+    await schedules.runSchedule({ id: "drill" });
+    const [ended] = await eventually(async () => {
+      const { runs } = await schedules.listScheduleRuns({ id: "drill" });
+      assert.notEqual(runs[0]?.status, "RUNNING");
+      return runs;
+    }, 60_000);
+    t.is(ended?.status, "FAILED");
+    t.true(ended?.error.startsWith(`vault: ${results[0]?.name}: identity is needed`), ended?.error);
+  },
+);
 
 ageTest(
   `what goes to two storages with recipients of their own opens for each one's alone${needsAge}`,

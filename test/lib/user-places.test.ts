@@ -1,7 +1,7 @@
 /** How many runs go at once: in the thousands, root's beside everybody else's, and nobody has all of the users'. */
 import test from "ava";
 import { UserPlaces } from "../../src/lib/user-places.ts";
-import { runBounds } from "../../src/scheduler/runs/run-bounds.ts";
+import { runBounds } from "../../src/scheduler/runs/runner.ts";
 
 /** Takes all the room that an owner finds; how much that was. */
 function fill(room: UserPlaces, ownerUid: number): number {

@@ -28,14 +28,10 @@ export interface ActionResult {
   readonly afterwards?: (signal: AbortSignal) => Promise<void>;
 }
 
-export interface Action {
-  /** @throws SvcError when it cannot be done: its sentence is the run's error */
-  run(job: Job, work: ActionWork): Promise<ActionResult>;
-}
+/** @throws SvcError when it cannot be done: its sentence is the run's error */
+export type Action = (job: Job, work: ActionWork) => Promise<ActionResult>;
 
 /** One that needs no job around it. */
-export interface PlainAction extends Action {
-  run(job: Pick<Job, "ownerUid" | "action">, work: ActionWork): Promise<ActionResult>;
-}
+export type PlainAction = (job: Pick<Job, "ownerUid" | "action">, work: ActionWork) => Promise<ActionResult>;
 
 export type Actions = Readonly<Record<ScheduleActionType, Action>>;

@@ -50,20 +50,18 @@ export function createHttpAction({ lookup }: HttpOptions): PlainAction {
     }
   }
 
-  return {
-    async run({ action }, work) {
-      let step = firstStep(action);
-      for (let redirects = 0; ; redirects += 1) {
-        const answer = await send(step, work);
-        const next = redirectOf(step, answer);
-        if (next === undefined) return resultOf(step, answer, action, work);
-        if (redirects === maxRedirects) {
-          const error = `more than ${maxRedirects} redirects, the last one from ${step.url.origin}`;
-          return { error, httpStatus: answer.status };
-        }
-        step = next;
+  return async ({ action }, work) => {
+    let step = firstStep(action);
+    for (let redirects = 0; ; redirects += 1) {
+      const answer = await send(step, work);
+      const next = redirectOf(step, answer);
+      if (next === undefined) return resultOf(step, answer, action, work);
+      if (redirects === maxRedirects) {
+        const error = `more than ${maxRedirects} redirects, the last one from ${step.url.origin}`;
+        return { error, httpStatus: answer.status };
       }
-    },
+      step = next;
+    }
   };
 }
 

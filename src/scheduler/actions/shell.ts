@@ -4,6 +4,7 @@
  * (S 1.4.9, D19, D29; threats 36 to 38 and 43).
  */
 import { constants } from "node:os";
+import type { Apps } from "../../apps/apps.ts";
 import { SvcError } from "../../errors.ts";
 import type { Identities } from "../../identity/identities.ts";
 import type { JobEnd } from "../../identity/job-processes.ts";
@@ -11,11 +12,11 @@ import { systemClock } from "../../lib/clock.ts";
 import type { Job } from "../jobs/job.ts";
 import type { UserPlaces, PlaceBounds } from "../../lib/user-places.ts";
 import type { ActionResult, ActionWork, PlainAction } from "./action.ts";
-import { callerOf, type AppHands } from "./app-hands.ts";
+import { callerOf } from "./job-app.ts";
 
 export interface ShellOptions {
   identities: Pick<Identities, "selfUid" | "runJob">;
-  apps: Pick<AppHands, "place">;
+  apps: Pick<Apps, "place">;
   /** For commands that are being started. */
   starts: Pick<UserPlaces, "wait">;
 }
@@ -53,26 +54,24 @@ export function createShellAction(options: ShellOptions): PlainAction {
     return { uid: identities.selfUid, cwd: "/", env: {} };
   }
 
-  return {
-    async run(job, work) {
-      const { uid, cwd, env } = await workplaceOf(job, work);
-      using place = await starts.wait(uid);
-      const begun = (): void => place[Symbol.dispose]();
-      using _tooLong = systemClock().setTimer(maxStartMs, begun);
-      const end = await identities.runJob(uid, {
-        command: job.action.command ?? "",
-        cwd,
-        env: { ...env, ...work.env },
-        output: work.write,
-        keepChildren: job.action.keepChildren ?? false,
-        signal: work.signal,
-        begun,
-      });
-      if (end.leftProcesses > 0 && !work.signal.aborted) {
-        work.write(`[ended ${end.leftProcesses} left process${end.leftProcesses === 1 ? "" : "es"}]\n`);
-      }
-      return resultOf(end, work.signal.aborted);
-    },
+  return async (job, work) => {
+    const { uid, cwd, env } = await workplaceOf(job, work);
+    using place = await starts.wait(uid);
+    const begun = (): void => place[Symbol.dispose]();
+    using _tooLong = systemClock().setTimer(maxStartMs, begun);
+    const end = await identities.runJob(uid, {
+      command: job.action.command ?? "",
+      cwd,
+      env: { ...env, ...work.env },
+      output: work.write,
+      keepChildren: job.action.keepChildren ?? false,
+      signal: work.signal,
+      begun,
+    });
+    if (end.leftProcesses > 0 && !work.signal.aborted) {
+      work.write(`[ended ${end.leftProcesses} left process${end.leftProcesses === 1 ? "" : "es"}]\n`);
+    }
+    return resultOf(end, work.signal.aborted);
   };
 }
 

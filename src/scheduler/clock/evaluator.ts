@@ -2,9 +2,9 @@
  * Looks at the clock and fires what is due: once in every minute that the wall clock shows, at its start, without drift.
  * Timers run by another clock and notice no step, so the wall time is read every 5 s (S 1.4.1, D21).
  */
+import type { PolicyPass } from "../../backups/policy-pass.ts";
 import type { Clock } from "../../lib/clock.ts";
 import { SlicedWork } from "../../lib/sliced-work.ts";
-import type { BackupPass } from "./backup-pass.ts";
 import type { DueJobs } from "./due-jobs.ts";
 import { DueTable } from "./due-table.ts";
 import type { JobRegistry } from "../jobs/job-registry.ts";
@@ -24,7 +24,7 @@ export interface EvaluatorOptions {
   due: Pick<DueJobs, "fire" | "resumeRetry" | "resumeStart">;
   runs: Pick<RunLog, "lastScheduled" | "settledUntil" | "newestFiringMs" | "hasFired">;
   skips: Pick<SkipCounts, "add">;
-  backups: BackupPass;
+  backups: Pick<PolicyPass, "run">;
   clock: Clock;
   log: Pick<Log, "info" | "error">;
 }

@@ -24,7 +24,8 @@ const stride = 256;
 
 export class MissedFiringCounter {
   readonly #stretch: Stretch;
-  readonly #known = new Map<Zone, Map<Trigger, Map<number, MissedFirings>>>();
+  /** By zone, trigger and instant. */
+  readonly #known = new Map<string, MissedFirings>();
 
   constructor(stretch: Stretch) {
     this.#stretch = stretch;
@@ -34,12 +35,11 @@ export class MissedFiringCounter {
   *count({ trigger, updatedAtMs }: Job, zone: Zone, afterMs: number): Generator<undefined, MissedFirings> {
     // To the minute, as all firings are: so that more jobs have the same question.
     const fromMs = Math.floor(Math.max(afterMs, updatedAtMs) / minuteMs) * minuteMs;
-    const triggers = entryOf(this.#known, zone, () => new Map<Trigger, Map<number, MissedFirings>>());
-    const known = entryOf(triggers, trigger, () => new Map<number, MissedFirings>());
-    let missed = known.get(fromMs);
+    const question = `${zone.name} ${fromMs} ${trigger.text}`;
+    let missed = this.#known.get(question);
     if (missed === undefined) {
       missed = yield* this.#walk(trigger, zone, fromMs);
-      known.set(fromMs, missed);
+      this.#known.set(question, missed);
     }
     return missed;
   }
@@ -59,10 +59,4 @@ export class MissedFiringCounter {
       if (steps % stride === 0) yield;
     }
   }
-}
-
-function entryOf<K, V>(map: Map<K, V>, key: K, make: () => V): V {
-  const known = map.get(key) ?? make();
-  map.set(key, known);
-  return known;
 }

@@ -1,11 +1,11 @@
 /** Runs as they happen: one in the foreground, or all that start and end. */
 import type { ScheduleRun } from "../../../gen/svc/v1/schedule_pb.ts";
 import { notFound, SvcError } from "../../errors.ts";
-import type { JobRunner } from "./job-runner.ts";
 import { viewRun } from "../jobs/job-views.ts";
 import type { Job, JobKey } from "../jobs/job.ts";
 import type { RunLog } from "./run-log.ts";
 import { runStops } from "./run-outcome.ts";
+import type { Runner } from "./runner.ts";
 import type { Run } from "./run.ts";
 
 /** As the contract's `RunScheduleEvent`. */
@@ -25,7 +25,7 @@ const queueLimit = 256;
  * @throws SvcError `not_found` when the job goes meanwhile, with its runs
  */
 export async function* runInForeground(
-  runner: JobRunner,
+  runner: Pick<Runner, "start" | "follow" | "cancel">,
   runs: RunLog,
   job: Job,
   signal: AbortSignal,

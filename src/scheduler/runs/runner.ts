@@ -5,13 +5,12 @@ import type { ActionResult, Actions } from "../actions/action.ts";
 import { CappedOutput } from "./capped-output.ts";
 import type { JobOwners } from "../jobs/job-owners.ts";
 import type { JobRegistry } from "../jobs/job-registry.ts";
-import type { JobRunner } from "./job-runner.ts";
 import type { Job, JobKey } from "../jobs/job.ts";
 import { keyText } from "../jobs/job-key.ts";
 import { KeptOutput } from "./kept-output.ts";
 import { LiveOutput, nothing } from "./live-output.ts";
 import type { RunLog } from "./run-log.ts";
-import type { UserPlaces } from "../../lib/user-places.ts";
+import type { PlaceBounds, UserPlaces } from "../../lib/user-places.ts";
 import { RunStopped, outcomeOf, runStops, stopOf, type ActionEnd, type RunStop } from "./run-outcome.ts";
 import type { Run, RunCause, RunOutcome, StartedRun } from "./run.ts";
 import type { Log } from "../../lib/log.ts";
@@ -28,6 +27,11 @@ export interface RunnerOptions {
   log: Pick<Log, "error">;
 }
 
+/**
+ * How many runs go at once, scheduled ones and those started by hand. Every due job starts independently of the others
+ * (S 1.4.3), so the bounds are in the thousands, where the host itself comes to its end.
+ */
+export const runBounds: PlaceBounds = { root: 2_000, users: 3_000, perUser: 1_000 };
 /** How long a stop waits for the runs to end: SIGTERM, 5 s, SIGKILL, and the record. */
 const stopMs = 15_000;
 /** Between attempts to record how a run ended: from the first, doubling, to the second. */
@@ -43,7 +47,8 @@ interface RunningJob {
   readonly ended: Promise<Run>;
 }
 
-export class Runner implements JobRunner, AsyncDisposable {
+/** A run whose job is removed is ended by it, whoever removes the job. */
+export class Runner implements AsyncDisposable {
   readonly #options: RunnerOptions;
   readonly #running = new Map<number, RunningJob>();
   readonly #byJob = new Map<string, RunningJob>();
@@ -57,6 +62,14 @@ export class Runner implements JobRunner, AsyncDisposable {
     this.#options = options;
   }
 
+  /**
+   * Opens a run and lets it go on by itself; resolves as soon as the run is recorded. While one goes, in this process or
+   * another, nothing is started and that one is the answer.
+   *
+   * @param place room that was waited for, which is the run's from now on; without it there must be some
+   * @throws SvcError `not_found` when the job is gone; `failed_precondition` when its owner is; `too_many` without room; what the store throws, and then nothing
+   *   was started
+   */
   async start(job: Job, cause: RunCause, place?: Disposable): Promise<StartedRun> {
     using room = new DisposableStack();
     if (place !== undefined) room.use(place);
@@ -79,10 +92,25 @@ export class Runner implements JobRunner, AsyncDisposable {
     }
   }
 
+  /**
+   * The output of a run as it comes, in write order, until it has ended; pieces may split characters. It listens from the
+   * call on, not from the first `next`, so whoever calls in the turn in which `start` resolved misses nothing. Ends at
+   * once, without output, for a run that this process does not execute. A reader that stays behind further than the
+   * runner's bound misses output; it never holds the run up.
+   *
+   * @param signal ends the listening, never the run
+   */
   follow(runId: number, signal: AbortSignal): AsyncIterable<Uint8Array> {
     return this.#running.get(runId)?.live.follow(signal) ?? nothing;
   }
 
+  /**
+   * Ends a run's processes (SIGTERM to its group, SIGKILL 5 s later) and resolves with the run as it ended: CANCELED, or
+   * as it ended by itself just before.
+   *
+   * @param why default: that somebody wanted it
+   * @throws SvcError `failed_precondition` when the run does not go any more, or is executed by another process
+   */
   async cancel(runId: number, why: RunStop = runStops.canceled): Promise<Run> {
     const running = this.#running.get(runId);
     if (running === undefined) {
@@ -92,6 +120,10 @@ export class Runner implements JobRunner, AsyncDisposable {
     return running.ended;
   }
 
+  /**
+   * A run that is recorded as ended and has something left to do, which `cancel` can still prevent: a reboot within its
+   * delay. Until then the job is not started again.
+   */
   finishing(key: JobKey): Run | undefined {
     return this.#finishing.get(keyText(key));
   }
@@ -181,7 +213,7 @@ export class Runner implements JobRunner, AsyncDisposable {
     try {
       signal.throwIfAborted();
       const work = { isRoot: isRoot(job.ownerUid), signal, write };
-      return { result: await actions[job.action.type].run(job, work) };
+      return { result: await actions[job.action.type](job, work) };
     } catch (thrown) {
       this.#logDefect(running, thrown);
       return { thrown };

@@ -5,6 +5,8 @@ import { createLifecycleAction, type LifecycleVerb } from "../../../src/schedule
 import { createAppUpdateAction } from "../../../src/scheduler/actions/app-update.ts";
 import { createBackupAction } from "../../../src/scheduler/actions/backup.ts";
 import type { AppCaller } from "../../../src/apps/app-registry.ts";
+import type { Apps } from "../../../src/apps/apps.ts";
+import type { Backups } from "../../../src/backups/backups.ts";
 import { act, type ActOptions } from "../support/act.ts";
 
 interface FakeOptions {
@@ -26,44 +28,44 @@ function fakeApps({ fail = {}, upToDate = false, to = "2.0", hang }: FakeOptions
     const error = fail[verb];
     return error === undefined ? Promise.resolve({}) : Promise.reject(error);
   };
-  return {
-    asked,
-    callers,
-    startApp: does("start"),
-    stopApp: does("stop"),
-    restartApp: does("restart"),
+  const apps = {
+    startApp: does("startApp"),
+    stopApp: does("stopApp"),
+    restartApp: does("restartApp"),
     upgrade: (id: string, { stopApp }: { stopApp: boolean }, caller: AppCaller) =>
       does("upgrade")(stopApp ? `${id} stopped for it` : id, caller).then(() => ({
         upToDate,
         from: "1.0",
         to: upToDate ? "1.0" : to,
       })),
-    place: () => Promise.resolve({ directory: "/nowhere", uid: 0 }),
   };
+  return { asked, callers, apps: apps as unknown as Apps };
 }
 
-for (const verb of ["start", "stop", "restart"] satisfies LifecycleVerb[]) {
+for (const [verb, type] of [
+  ["startApp", "app_start"],
+  ["stopApp", "app_stop"],
+  ["restartApp", "app_restart"],
+] as const satisfies [LifecycleVerb, string][]) {
   for (const [who, options, root] of [
     ["root", {}, true],
     ["a user", { ownerUid: 1000, isRoot: false }, false],
   ] as [string, ActOptions, boolean][]) {
-    test(`app_${verb} as ${who}`, async (t) => {
-      const apps = fakeApps();
-      t.deepEqual(await act(createLifecycleAction(apps, verb), { type: `app_${verb}`, app: "a" }, options), {
-        output: "",
-      });
-      t.deepEqual(apps.asked, [`${verb} a`]);
+    test(`${type} as ${who}`, async (t) => {
+      const { apps, asked, callers } = fakeApps();
+      t.deepEqual(await act(createLifecycleAction(apps, verb), { type, app: "a" }, options), { output: "" });
+      t.deepEqual(asked, [`${verb} a`]);
       const uid = options.ownerUid ?? 0;
-      t.deepEqual(apps.callers, [{ uid, root, ownerUid: uid }]);
+      t.deepEqual(callers, [{ uid, root, ownerUid: uid }]);
     });
   }
 }
 
 test("an operation that goes on does not hold up a run that is ended", async (t) => {
-  const apps = fakeApps({ hang: "stop" });
+  const { apps } = fakeApps({ hang: "stopApp" });
   const stop = new AbortController();
   const running = act(
-    createLifecycleAction(apps, "stop"),
+    createLifecycleAction(apps, "stopApp"),
     { type: "app_stop", app: "a" },
     { signal: stop.signal },
   );
@@ -72,14 +74,14 @@ test("an operation that goes on does not hold up a run that is ended", async (t)
 });
 
 const update = (options: FakeOptions) => {
-  const apps = fakeApps(options);
-  return { apps, run: act(createAppUpdateAction(apps), { type: "app_update", app: "a" }) };
+  const { apps, asked } = fakeApps(options);
+  return { asked, run: act(createAppUpdateAction(apps), { type: "app_update", app: "a" }) };
 };
 
 test("an app is upgraded, stopped for it if it runs", async (t) => {
-  const { apps, run } = update({});
+  const { asked, run } = update({});
   t.deepEqual(await run, { output: "a upgraded from 1.0 to 2.0\n" });
-  t.deepEqual(apps.asked, ["upgrade a stopped for it"]);
+  t.deepEqual(asked, ["upgrade a stopped for it"]);
 });
 
 test("it says when there is nothing newer", async (t) => {
@@ -100,7 +102,8 @@ test("a backup goes to the storages of its job, and fails when one of them did n
     return Promise.resolve({ results: [resultOf("a", ""), resultOf("b", "it is full")], warnings: ["odd"] });
   };
   const action = { type: "backup", app: "web", storages: ["a", "b"], keep: 3 } as const;
-  const { error, output } = await act(createBackupAction({ create }), action, { ownerUid: 1000 });
+  const backups = { create } as unknown as Backups;
+  const { error, output } = await act(createBackupAction(backups), action, { ownerUid: 1000 });
   t.deepEqual(asked, [["web", { storages: ["a", "b"], keep: 3, mode: "" }, 1000]]);
   t.is(error, "b: it is full");
   t.is(output, "warning: odd\na: n\na: removed old\nb: it is full\nb: removed old\n");

@@ -7,7 +7,8 @@ import { readSummaries, type JobSkip } from "../../../src/scheduler/runs/run-sum
 import { UserPlaces } from "../../../src/lib/user-places.ts";
 import { parseTrigger } from "../support/parse-trigger.ts";
 import { eventually } from "../../support/eventually.ts";
-import { openRunWorld, untilAborted, type Act, type RunWorld } from "../support/run-world.ts";
+import type { Action } from "../../../src/scheduler/actions/action.ts";
+import { openRunWorld, untilAborted, type RunWorld } from "../support/run-world.ts";
 import { runningRuns, newestRun } from "../support/world.ts";
 
 const fails = () => Promise.resolve({ error: "it failed" });
@@ -332,7 +333,7 @@ test("a firing of its own takes the place of another attempt", async (t) => {
 test("jobs of one minute do not wait for a long one, and no more go at once than there is room for", async (t) => {
   let running = 0;
   let most = 0;
-  const act: Act = async (job, work) => {
+  const act: Action = async (job, work) => {
     if (job.id === "long") return untilAborted(work);
     running += 1;
     most = Math.max(most, running);

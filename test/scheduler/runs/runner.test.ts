@@ -7,14 +7,15 @@ import { KeptOutput } from "../../../src/scheduler/runs/kept-output.ts";
 import type { Run } from "../../../src/scheduler/runs/run.ts";
 import { eventually } from "../../support/eventually.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
-import { openRunWorld, untilAborted, type Act, type RunWorld } from "../support/run-world.ts";
+import type { Action } from "../../../src/scheduler/actions/action.ts";
+import { openRunWorld, untilAborted, type RunWorld } from "../support/run-world.ts";
 import { newestRun } from "../support/world.ts";
 
 const manual = { trigger: "manual", attempt: 1 } as const;
 const listening = (): AbortSignal => new AbortController().signal;
 
 /** Starts a run and waits for its end; the record must say the same. */
-async function runOnce(t: ExecutionContext, act: Act): Promise<{ run: Run; logged: string[] }> {
+async function runOnce(t: ExecutionContext, act: Action): Promise<{ run: Run; logged: string[] }> {
   await using world = await openRunWorld(act);
   const job = await world.addJob("j", { timeoutSecs: 5 });
   const { started, run } = await world.runner.start(job, manual);

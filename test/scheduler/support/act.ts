@@ -23,7 +23,7 @@ export async function act(action: Action, fields: JobAction, options: ActOptions
     chunks.push(Buffer.from(piece as string));
     onOutput?.(Buffer.concat(chunks).toString());
   };
-  const result = await action.run(jobWith({ action: fields }, ownerUid), { isRoot, signal, write });
+  const result = await action(jobWith({ action: fields }, ownerUid), { isRoot, signal, write });
   return { ...result, output: Buffer.concat(chunks).toString() };
 }
 

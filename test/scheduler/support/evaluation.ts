@@ -1,6 +1,6 @@
 /** An evaluator over jobs and a clock of the test's own, that tells what it fires and skips. */
 import { Evaluator } from "../../../src/scheduler/clock/evaluator.ts";
-import type { BackupPass } from "../../../src/scheduler/clock/backup-pass.ts";
+import type { PolicyPass } from "../../../src/backups/policy-pass.ts";
 import { compareKeys, type Job, type JobSpec } from "../../../src/scheduler/jobs/job.ts";
 import type { Run } from "../../../src/scheduler/runs/run.ts";
 import { Zones } from "../../../src/scheduler/trigger/zone.ts";
@@ -27,7 +27,7 @@ export interface EvaluationOptions {
   start: string;
   jobs: readonly Job[];
   localZone?: string;
-  backups?: BackupPass;
+  backups?: Pick<PolicyPass, "run">;
   /** Until when the firings of all jobs are settled by what is on record. */
   settledUntil?: string;
   /** The newest scheduled runs, by the job's id. */

@@ -1,19 +1,16 @@
 /** A runner over a real run log, with a clock and actions of the test's own. */
 import { SvcError } from "../../../src/errors.ts";
-import type { ActionResult, ActionWork, Actions } from "../../../src/scheduler/actions/action.ts";
+import type { Action, ActionResult, ActionWork, Actions } from "../../../src/scheduler/actions/action.ts";
 import { DueJobs } from "../../../src/scheduler/clock/due-jobs.ts";
 import { JobOwners } from "../../../src/scheduler/jobs/job-owners.ts";
 import { insertJob, updateJob } from "../../../src/scheduler/jobs/job-row.ts";
 import type { Job, JobKey, JobSpec } from "../../../src/scheduler/jobs/job.ts";
 import { UserPlaces, type PlaceBounds } from "../../../src/lib/user-places.ts";
-import { runBounds } from "../../../src/scheduler/runs/run-bounds.ts";
-import { Runner } from "../../../src/scheduler/runs/runner.ts";
+import { runBounds, Runner } from "../../../src/scheduler/runs/runner.ts";
 import { SkipCounts } from "../../../src/scheduler/runs/skip-counts.ts";
 import { ScheduleActionTypes } from "../../../gen/svc/v1/words.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
 import { openWorld, spec, type World } from "./world.ts";
-
-export type Act = (job: Job, work: ActionWork) => Promise<ActionResult>;
 
 export interface RunWorld extends AsyncDisposable {
   readonly world: World;
@@ -29,7 +26,7 @@ export interface RunWorld extends AsyncDisposable {
 
 /** @param names of users by their uids; "alice" for those that are not named */
 export async function openRunWorld(
-  act: Act,
+  act: Action,
   bounds: PlaceBounds = runBounds,
   names: ReadonlyMap<number, string | undefined> = new Map(),
 ): Promise<RunWorld> {
@@ -38,9 +35,7 @@ export async function openRunWorld(
   const logged: string[] = [];
   const note = (_details: object, message: string): void => void logged.push(message);
   const log = { info: note, warn: note, error: note };
-  const actions = Object.fromEntries(
-    ScheduleActionTypes.map((type) => [type, { run: act }]),
-  ) as unknown as Actions;
+  const actions = Object.fromEntries(ScheduleActionTypes.map((type) => [type, act])) as unknown as Actions;
   const { registry, log: runs, store } = world;
   const isRoot = (uid: number): boolean => uid === 0;
   const room = new UserPlaces("runs", isRoot, bounds);

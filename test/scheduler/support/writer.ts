@@ -4,10 +4,9 @@
  */
 import { create } from "@bufbuild/protobuf";
 import { ScheduleSchema, UpsertScheduleRequestSchema } from "../../../gen/svc/v1/schedule_pb.ts";
-import type { JobRunner } from "../../../src/scheduler/runs/job-runner.ts";
 import { FairTurns } from "../../../src/lib/fair-turns.ts";
 import { JobOwners } from "../../../src/scheduler/jobs/job-owners.ts";
-import { Schedules } from "../../../src/scheduler/schedules.ts";
+import { Schedules, type SchedulesOptions } from "../../../src/scheduler/schedules.ts";
 import { Zones } from "../../../src/scheduler/trigger/zone.ts";
 import { openWorld } from "./world.ts";
 
@@ -27,7 +26,12 @@ const { store, registry, log: runs } = world;
 const unused = (): never => {
   throw new Error("nothing is run here");
 };
-const runner: JobRunner = { start: unused, follow: unused, cancel: unused, finishing: unused };
+const runner: SchedulesOptions["runner"] = {
+  start: unused,
+  follow: unused,
+  cancel: unused,
+  finishing: unused,
+};
 const schedules = new Schedules({
   store,
   registry,
