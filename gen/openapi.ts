@@ -2064,8 +2064,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Cancels the run that goes
-         * @description Cancels the run that goes; its processes are ended. `failed_precondition` when none goes.
+         * Cancels the run under way
+         * @description Cancels the run under way; its processes are ended. `failed_precondition` when none is.
          *
          *     Access: any identified caller; a regular user sees and changes what is their own.
          *

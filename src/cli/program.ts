@@ -1,5 +1,5 @@
 /** The commands and options of `svc`. */
-import { Command, InvalidArgumentError, Option } from "commander";
+import { Command, Help, InvalidArgumentError, Option } from "commander";
 import { addApiCommand } from "./commands/api.ts";
 import { addAppCommand } from "./commands/app.ts";
 import { addLifecycleCommands } from "./commands/app-lifecycle.ts";
@@ -45,42 +45,50 @@ import type { RunCommand, RunDaemon } from "./run-command.ts";
 
 type AddCommand = (program: Command, run: RunCommand, runDaemon: RunDaemon) => void;
 
-/** In the order of the help. */
-const commands: Readonly<Record<string, AddCommand>> = {
-  ls: addLsCommand,
-  status: addStatusCommand,
-  search: addSearchCommand,
-  install: addInstallCommand,
-  outdated: addOutdatedCommand,
-  upgrade: addUpgradeCommand,
-  app: addAppCommand,
-  disk: addDiskCommand,
-  ports: addPortsCommand,
-  stats: addStatsCommand,
-  stacks: addStacksCommand,
-  docker: addDockerCommand,
-  file: addFileCommand,
-  host: addHostCommand,
-  top: addTopCommand,
-  listening: addListeningCommand,
-  events: addEventsCommand,
-  kill: addKillCommand,
-  reboot: addRebootCommand,
-  backup: addBackupCommand,
-  schedule: addScheduleCommand,
-  source: addSourceCommand,
-  package: addPackageCommand,
-  credential: addCredentialCommand,
-  token: addTokenCommand,
-  web: addWebCommand,
-  audit: addAuditCommand,
-  node: addNodeCommand,
-  api: addApiCommand,
-  completion: addCompletionCommand,
-  setup: addSetupCommand,
-  doctor: addDoctorCommand,
-  daemon: addDaemonCommand,
-  "dial-stdio": addDialStdioCommand,
+/** By their headings in the help, in its order. */
+const commandGroups: Readonly<Record<string, Readonly<Record<string, AddCommand>>>> = {
+  "Apps:": {
+    ls: addLsCommand,
+    search: addSearchCommand,
+    install: addInstallCommand,
+    outdated: addOutdatedCommand,
+    upgrade: addUpgradeCommand,
+    app: addAppCommand,
+    backup: addBackupCommand,
+    schedule: addScheduleCommand,
+    stats: addStatsCommand,
+    disk: addDiskCommand,
+    ports: addPortsCommand,
+    stacks: addStacksCommand,
+  },
+  "Packages:": {
+    source: addSourceCommand,
+    credential: addCredentialCommand,
+    package: addPackageCommand,
+  },
+  "This machine:": {
+    host: addHostCommand,
+    top: addTopCommand,
+    listening: addListeningCommand,
+    events: addEventsCommand,
+    docker: addDockerCommand,
+    file: addFileCommand,
+    kill: addKillCommand,
+    reboot: addRebootCommand,
+  },
+  "The daemon:": {
+    status: addStatusCommand,
+    web: addWebCommand,
+    token: addTokenCommand,
+    audit: addAuditCommand,
+    node: addNodeCommand,
+    api: addApiCommand,
+    completion: addCompletionCommand,
+    setup: addSetupCommand,
+    doctor: addDoctorCommand,
+    daemon: addDaemonCommand,
+    "dial-stdio": addDialStdioCommand,
+  },
 };
 
 /** Short forms of `svc app …`, which no list shows. */
@@ -97,10 +105,17 @@ function addShortLifecycle(program: Command, run: RunCommand): void {
 }
 
 /** A line that begins with a command's name needs that command alone, which saves a fifth of a short command's time. */
-function wantedCommands(name = ""): readonly AddCommand[] {
-  const known = { ...commands, ...shortForms };
-  const wanted = Object.hasOwn(known, name) ? known[name] : undefined;
-  return wanted === undefined ? [...new Set(Object.values(known))] : [wanted];
+function addCommands(program: Command, name: string, run: RunCommand, runDaemon: RunDaemon): void {
+  const groups = [...Object.entries(commandGroups), ["", shortForms] as const];
+  const wanted = groups.find(([, commands]) => Object.hasOwn(commands, name))?.[1][name];
+  if (wanted !== undefined) {
+    wanted(program, run, runDaemon);
+    return;
+  }
+  for (const [heading, commands] of groups) {
+    program.commandsGroup(heading);
+    for (const addCommand of new Set(Object.values(commands))) addCommand(program, run, runDaemon);
+  }
 }
 
 export function createProgram(host: CliHost, run: RunCommand, runDaemon: RunDaemon): Command {
@@ -110,6 +125,9 @@ export function createProgram(host: CliHost, run: RunCommand, runDaemon: RunDaem
     .helpOption("-h, --help", "show help")
     .enablePositionalOptions()
     .exitOverride()
+    .configureHelp({ formatHelp: formatCommandsFirst })
+    .commandsGroup("Help:")
+    .helpCommand("help [command]", "show the help of a command, or a page of the guide")
     .configureOutput({
       writeOut: (text) => void host.stdout.write(text),
       writeErr: (text) => {
@@ -119,7 +137,7 @@ export function createProgram(host: CliHost, run: RunCommand, runDaemon: RunDaem
       getErrHelpWidth: () => host.stderr.columns ?? 80,
       outputError: (text, write) => write(text.replace(/^error: /, "svc: ")),
     });
-  for (const addCommand of wantedCommands(host.args[0])) addCommand(program, run, runDaemon);
+  addCommands(program, host.args[0] ?? "", run, runDaemon);
   addGlobalOptions(program);
   nameHelp(program);
   program.addHelpText("after", `${exitCodeHelp}\nsvc help topics lists the pages of the guide.`);
@@ -128,6 +146,14 @@ export function createProgram(host: CliHost, run: RunCommand, runDaemon: RunDaem
 
 /** Of the options of every command. */
 export const globalGroup = "Global options:";
+
+/** Commander's help, with what a newcomer looks for first: the commands, then the options, and last those that all have. */
+function formatCommandsFirst(command: Command, help: Help): string {
+  const sections = Help.prototype.formatHelp.call(help, command, help).trimEnd().split("\n\n");
+  const last = ["Options:", globalGroup];
+  const place = (section: string): number => last.indexOf(section.split("\n", 1).join(""));
+  return `${sections.toSorted((one, other) => place(one) - place(other)).join("\n\n")}\n`;
+}
 
 /**
  * On every command, so that they may stand before or after its name, and a command can have a `--version` of its own. One that
@@ -227,16 +253,28 @@ export function namedApp(command: Command): string | undefined {
 const isCalled = (command: Command, word: string): boolean =>
   [command.name(), ...command.aliases()].includes(word);
 
+/** What people type who know other tools. */
+const otherNames: Readonly<Record<string, string>> = {
+  config: "app settings",
+  cron: "schedule",
+  delete: "app remove",
+  exec: "app shell",
+  ps: "ls",
+  uninstall: "app remove",
+  update: "upgrade",
+};
+
 /** What is right with a command that belongs to another: `svc info` is `svc app info`. Commander guesses by letters alone. */
 export function suggestion(program: Command, args: readonly string[]): string | undefined {
   const word = args.find((arg) => !arg.startsWith("-")) ?? "";
   if (program.commands.some((command) => isCalled(command, word))) return undefined;
-  for (const name of ["app", "daemon"]) {
-    const group = program.commands.find((command) => command.name() === name);
-    const known = group?.commands.find((command) => isCalled(command, word));
-    if (known !== undefined) return `It is: svc ${name} ${known.name()}`;
-  }
-  return undefined;
+  if (Object.hasOwn(otherNames, word)) return `It is: svc ${otherNames[word] ?? ""}`;
+  const known = program.commands.flatMap((group) =>
+    group.commands.filter((command) => isCalled(command, word)),
+  );
+  const ofApps = known.find(({ parent }) => parent?.name() === "app");
+  const lines = (ofApps === undefined ? known : [ofApps]).map(lineOf);
+  return lines.length === 0 ? undefined : `It is: ${lines.join(", or ")}`;
 }
 
 /** Where what `svc status ID` was meant to show is to be found. Once the command line was parsed. */

@@ -53,7 +53,7 @@ async function helpOf(path: readonly string[]): Promise<Help> {
   const words = usage.split(" ").slice(path.length + 1);
   return {
     usage: ["svc", ...path, ...words.filter((word) => word !== "[options]")].join(" "),
-    isGroup: /^Commands:$/m.test(printed),
+    isGroup: /^(Commands|Apps):$/m.test(printed),
     entries,
     examples,
   };

@@ -304,6 +304,20 @@ const cases: CommandCase[] = [
   { args: ["app", "info", ""], exitCode: 2, stderr: /^svc: id must not be empty\n$/ },
   { args: ["app", "remove", "", "--yes"], exitCode: 2, stderr: /^svc: id must not be empty\n$/ },
   { args: ["reload"], exitCode: 2, stderr: /^svc: unknown command 'reload'\nIt is: svc daemon reload\n$/ },
+  {
+    args: ["uninstall", "x"],
+    exitCode: 2,
+    stderr: /^svc: unknown command 'uninstall'\nIt is: svc app remove\n$/,
+  },
+  { args: ["images"], exitCode: 2, stderr: /\nIt is: svc docker images\n$/ },
+  { args: ["rm", "x"], exitCode: 2, stderr: /\nIt is: svc app remove\n$/ },
+  { args: ["rotate"], exitCode: 2, stderr: /\nIt is: svc token rotate\n$/ },
+  { args: ["enable", "--json"], exitCode: 2, stderr: /It is: svc schedule enable/ },
+  {
+    args: ["add"],
+    exitCode: 2,
+    stderr: /\nIt is: svc schedule add, or svc source add, or svc credential add, or svc node add\n$/,
+  },
   { args: ["isntall", "x"], exitCode: 2, stderr: /\(Did you mean install\?\)/ },
   {
     args: ["lss"],
@@ -358,7 +372,15 @@ const cases: CommandCase[] = [
     exitCode: 2,
     stderr: /^svc: option '--socket <path>'.*It must be a path\.\nTry: svc ls --help\n$/,
   },
-  { args: ["--help"], stdout: /Exit codes:[^]* 6 +something that is needed is unavailable[^]*130/ },
+  {
+    args: ["--help"],
+    stdout:
+      /^Apps:\n {2}ls\|list [^]*\nThis machine:\n[^]*\nThe daemon:\n[^]*\nHelp:\n[^]*\nOptions:\n[^]*\nGlobal options:\n[^]*\nExit codes:[^]* 6 +something that is needed is unavailable[^]*130/m,
+  },
+  {
+    args: ["schedule", "--help"],
+    stdout: /\nCommands:\n[^]*\nOptions:\n[^]*\nGlobal options:\n[^]*\nExamples:/,
+  },
 ];
 
 for (const expected of cases) {

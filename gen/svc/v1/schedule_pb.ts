@@ -1282,7 +1282,7 @@ export const ScheduleService: GenService<{
     output: typeof RunScheduleEventSchema;
   },
   /**
-   * Cancels the run that goes; its processes are ended. `failed_precondition` when none goes.
+   * Cancels the run under way; its processes are ended. `failed_precondition` when none is.
    *
    * @generated from rpc svc.v1.ScheduleService.CancelScheduleRun
    */

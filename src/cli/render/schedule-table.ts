@@ -57,7 +57,7 @@ export function nextRunSentence(job: Schedule, nowMs: number): string {
   return `Next run ${relativeTo(nowMs)(nextMs)}, at ${inLocalTime(nextMs)}`;
 }
 
-/** `SUCCEEDED 3m ago`; a run that goes counts from its start. Empty before the first run. */
+/** `SUCCEEDED 3m ago`; one under way counts from its start. Empty before the first run. */
 function lastRunText({ last_run: run }: Schedule, format: InstantFormat): string {
   const at = run?.ended_at ?? run?.started_at;
   return run === undefined || at === undefined ? "" : `${run.status} ${format(Date.parse(at))}`;

@@ -24,7 +24,7 @@ export const scheduleTexts = {
   edit: "Change",
   remove: "Remove",
   removeTitle: (id: string) => `Remove the schedule ${id}?`,
-  removeLoses: "It never runs again, and what its runs printed is lost. A run that goes is canceled.",
+  removeLoses: "It never runs again, and what its runs printed is lost. One under way is canceled.",
   wentAlready: "A run goes already.",
   began: "A run has begun.",
   watch: "Run and watch",

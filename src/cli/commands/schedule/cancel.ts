@@ -9,7 +9,7 @@ import { jobRef, ownerOption, type OwnerOption } from "./owner-option.ts";
 export function addCancelCommand(parent: Command, run: RunCommand): void {
   parent
     .command("cancel")
-    .description("end the run that goes, and every process of it")
+    .description("end the run under way, with every process of it")
     .argument("<job>", "its id")
     .addOption(ownerOption())
     .action(run((context, id: string, options: OwnerOption) => cancel(context, id, options)));

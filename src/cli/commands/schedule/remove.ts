@@ -15,7 +15,7 @@ export function addRemoveCommand(parent: Command, run: RunCommand): void {
   parent
     .command("remove")
     .alias("rm")
-    .description("remove jobs and their runs; one that goes is canceled (asks first; --yes does not)")
+    .description("remove jobs and their runs; one under way is canceled (asks first; --yes does not)")
     .argument("<job...>", "their ids")
     .addOption(ownerOption())
     .action(run((context, ids: string[], options: OwnerOption) => remove(context, ids, options)));

@@ -33,7 +33,7 @@ export function addRunCommand(parent: Command, run: RunCommand): void {
 
 const help = `
 Ends with the command's exit code; 1 when another action failed, 124 when the job's timeout passed, 130 when the run was
-canceled. Ctrl-C cancels the run that it started. While a run goes already, it waits for that one: one at a time.
+canceled. Ctrl-C cancels the run that it started. While a run is under way already, it waits for that one: one at a time.
 On a terminal, control characters in the output are shown as \\xNN. A pipe or a file gets it as it is.
 With --json: the run as it ended, its output in it.
 `;
