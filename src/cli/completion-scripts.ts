@@ -21,16 +21,24 @@ _svc() {
     _files
     return
   fi
-  local -a described
-  local line
+  local -a described unfinished
+  local line entry
   for line in "\${lines[@]}"; do
-    described+=("\${\${line%%$'\\t'*}//:/\\\\:}:\${line#*$'\\t'}")
+    entry="\${\${line%%$'\\t'*}//:/\\\\:}:\${line#*$'\\t'}"
+    if [[ \${line%%$'\\t'*} == *= ]]; then unfinished+=("$entry"); else described+=("$entry"); fi
   done
-  _describe svc described
+  _describe svc described -- unfinished -S ''
 }
 compdef _svc svc
 `,
-  fish: `complete -c svc -f -a '(svc __complete (commandline -opc)[2..-1] (commandline -ct) 2>/dev/null)'
-complete -c svc -n '__fish_contains_opt file config socket' -F
+  fish: `function __svc_complete
+  set -l lines (svc __complete (commandline -opc)[2..-1] (commandline -ct) 2>/dev/null)
+  if test (count $lines) -eq 0
+    __fish_complete_path (commandline -ct)
+  else
+    printf '%s\\n' $lines
+  end
+end
+complete -c svc -f -a '(__svc_complete)'
 `,
 } as const;

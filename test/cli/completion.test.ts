@@ -25,7 +25,7 @@ async function complete(words: readonly string[]): Promise<string[]> {
 }
 
 for (const [words, expected] of [
-  [["st"], ["status", "stats", "stacks"]],
+  [["st"], ["stats", "stacks", "status"]],
   [
     ["help", "pa"],
     ["package", "packages"],
@@ -193,25 +193,3 @@ test("of settings the keys are completed, and the values where there are only so
   t.deepEqual(await after("set", "hello", "le"), ["level=low", "level=high"]);
   t.deepEqual(await after("set", "hello", "level=h"), ["level=high"]);
 });
-
-test("the bash script is one", async (t) => {
-  const { stdout } = await runSvc(["completion", "bash"]);
-  await t.notThrowsAsync(run("bash", ["-n", "-c", stdout]));
-  await using daemon = await startFakeDaemon([appOf({ id: "hello" })]);
-  const script = `svc() { printf 'hello\\tHello\\nhelp\\tx\\n'; }\n${stdout}
-COMP_WORDS=(svc app start h) COMP_CWORD=3 _svc_complete; printf '%s,' "\${COMPREPLY[@]}"`;
-  t.is((await run("bash", ["-c", script], { env: { SOCKET: daemon.socketPath } })).stdout, "hello,help,");
-});
-
-for (const shell of ["zsh", "fish"]) {
-  test(`the ${shell} script is one, where ${shell} is installed`, async (t) => {
-    const { stdout } = await runSvc(["completion", shell]);
-    t.regex(stdout, /svc __complete/);
-    try {
-      await run(shell, ["-n", "-c", stdout]);
-    } catch (error) {
-      if ((error as NodeJS.ErrnoException).code !== "ENOENT") throw error;
-      t.log(`${shell} is not installed: its syntax was not checked`);
-    }
-  });
-}
