@@ -3,6 +3,7 @@ import { basename, posix } from "node:path";
 import { composeProjectOf } from "../docker/attribution.ts";
 import { isInside } from "../lib/is-inside.ts";
 import type { JsonObject, JsonValue } from "../lib/json.ts";
+import { mapValues } from "../lib/map-values.ts";
 import { resolveSettings } from "../packages/settings.ts";
 import { appTree, checkoutOf } from "../runtimes/app-tree.ts";
 import { isSet, listOf, mapTexts, recordOf, textOf, textsOf } from "../runtimes/compose/compose-values.ts";
@@ -10,8 +11,12 @@ import { readServiceMount } from "../runtimes/compose/service-mounts.ts";
 import type { ToldProject } from "../runtimes/runtime.ts";
 import { replaceMarks, variableOf, type MarkedApp } from "./project-secrets.ts";
 import {
+  applying,
   builtImage,
   dataNote,
+  handedFiles,
+  literal,
+  mountedAs,
   ownNotes,
   plainName,
   publishedAs,
@@ -27,13 +32,11 @@ export function toCompose({ workloads }: Project): ExportedApp {
   if (workload === undefined) throw new Error("there is no container to export");
   const { name, image, entrypoint, command, env, secretEnv, volumes, ports, health, limits, runtime } =
     workload;
-  const files = workload.files.map((file, at) => ({ ...file, name: `${name}-${at}-${basename(file.path)}` }));
+  const files = handedFiles(workload);
   const mounts = [
     ...volumes.map((volume) => `${volume.name}:${volume.path}`),
     ...files.map((file) => `./${file.name}:${file.path}:ro`),
-    ...runtime.mounts.map(
-      ({ source, target, read_only: readOnly }) => `${source}:${target}${readOnly === true ? ":ro" : ""}`,
-    ),
+    ...runtime.mounts.map(mountedAs),
   ];
   const isExec = health?.probe.kind === "exec";
   const service = {
@@ -42,16 +45,10 @@ export function toCompose({ workloads }: Project): ExportedApp {
     ...(command.length > 0 && { command: command.map(literal) }),
     ...(runtime.workingDir !== undefined && { working_dir: runtime.workingDir }),
     ...(runtime.user !== undefined && { user: runtime.user }),
-    environment: Object.fromEntries(
-      Object.entries(env).map(([key, value]) => [
-        key,
-        secretEnv.includes(key) && value === secretPlaceholder ? `\${${key}:?set ${key}}` : literal(value),
-      ]),
+    environment: mapValues(env, (value, key) =>
+      secretEnv.includes(key) && value === secretPlaceholder ? `\${${key}:?set ${key}}` : literal(value),
     ),
-    ...(ports.length > 0 &&
-      runtime.network === "bridge" && {
-        ports: ports.map(publishedAs),
-      }),
+    ...(ports.length > 0 && runtime.network === "bridge" && { ports: ports.map(publishedAs) }),
     ...(runtime.network !== "bridge" && { network_mode: runtime.network }),
     ...(mounts.length > 0 && { volumes: mounts }),
     ...(health !== undefined &&
@@ -87,15 +84,13 @@ export function toCompose({ workloads }: Project): ExportedApp {
       { name: "compose.yaml", content: yamlText(document) },
       ...files.map((file) => ({ name: file.name, content: file.content })),
     ],
-    notes: [
-      ...(health === undefined || isExec
-        ? []
-        : [`compose has no check by ${health.probe.kind}: its health is not looked at`]),
-      ...(secretEnv.length > 0
-        ? [`set ${secretEnv.join(", ")} in the environment of docker compose, or in .env`]
-        : []),
-      ...(workload.replicas > 1 ? [`it runs once there, not ${workload.replicas} times`] : []),
-    ],
+    notes: applying(
+      health !== undefined &&
+        !isExec &&
+        `compose has no check by ${health.probe.kind}: its health is not looked at`,
+      secretEnv.length > 0 && `set ${secretEnv.join(", ")} in the environment of docker compose, or in .env`,
+      workload.replicas > 1 && `it runs once there, not ${workload.replicas} times`,
+    ),
   };
 }
 
@@ -123,7 +118,7 @@ export function projectFile(
     beside.set(path, file);
     return `./${file.name}`;
   };
-  const service = (key: string, value: JsonValue): JsonObject => {
+  const service = (value: JsonValue, key: string): JsonObject => {
     const { user = null, ...rest } = recordOf(value);
     const isOwners = app.ownerUid !== 0 && textOf(user).startsWith(`${app.uid}:`);
     if (isOwners)
@@ -152,7 +147,7 @@ export function projectFile(
     };
   };
   const handed = (kind: "configs" | "secrets"): JsonObject =>
-    entriesOf(document[kind], (key, value): JsonObject => {
+    mapValues(recordOf(document[kind]), (value, key): JsonObject => {
       const part = recordOf(value);
       if (!isSet(part["file"])) return part;
       const file = kind === "configs" ? place(textOf(part["file"])) : `./${name}-${plainName(key)}.secret`;
@@ -161,14 +156,14 @@ export function projectFile(
     });
   const parted = (kind: "networks" | "volumes"): JsonObject =>
     isSet(document[kind])
-      ? { [kind]: entriesOf(document[kind], namedByItself(composeProjectOf(app.id))) }
+      ? { [kind]: mapValues(recordOf(document[kind]), namedByItself(composeProjectOf(app.id))) }
       : {};
   const variables = secrets.map((secret) => variableOf(app, secret));
   const parts = {
     ...document,
     ...parted("networks"),
     ...parted("volumes"),
-    services: entriesOf(document["services"], service),
+    services: mapValues(recordOf(document["services"]), service),
     ...(isSet(document["configs"]) && { configs: handed("configs") }),
     ...(isSet(document["secrets"]) && { secrets: handed("secrets") }),
   };
@@ -187,24 +182,23 @@ export function projectFile(
         : []),
       ...beside.values(),
     ],
-    notes: [
-      ...secrets.map(
+    notes: applying(
+      secrets.map(
         (secret) => `the secret "${secret}" is not exported: set ${variableOf(app, secret)} in .env`,
       ),
-      ...ownNotes(app.manifest),
-      ...(dataOf.size > 0 ? [dataNote] : []),
-      ...notes,
-      ...(app.manifest.health === undefined ? [] : ["its health check of svc.yaml is svc's"]),
-      ...((app.placement?.replicas ?? 1) > 1
-        ? ["on the swarm its services run several times; there as compose.yaml says"]
-        : []),
-    ],
+      ownNotes(app.manifest),
+      dataOf.size > 0 && dataNote,
+      notes,
+      app.manifest.health !== undefined && "its health check of svc.yaml is svc's",
+      (app.placement?.replicas ?? 1) > 1 &&
+        "on the swarm its services run several times; there as compose.yaml says",
+    ),
   };
 }
 
 /** Without the name that it has as a part of svc's project: on this host it would be the app's own. */
-function namedByItself(project: string): (key: string, part: JsonValue) => JsonObject {
-  return (key, part) => {
+function namedByItself(project: string): (part: JsonValue, key: string) => JsonObject {
+  return (part, key) => {
     const { name = null, ...rest } = recordOf(part);
     return textOf(name) === `${project}_${key}` ? rest : recordOf(part);
   };
@@ -216,13 +210,6 @@ function readPlaced(volume: JsonValue): { type: string; source: string } {
   return { type: source.startsWith("./") ? "bind" : type, source };
 }
 
-function entriesOf(
-  value: JsonValue | undefined,
-  map: (key: string, part: JsonValue) => JsonObject,
-): JsonObject {
-  return Object.fromEntries(Object.entries(recordOf(value)).map(([key, part]) => [key, map(key, part)]));
-}
-
 /** A volume with another source, where it is a bind. */
 function placed(volume: JsonValue, place: (path: string) => string): JsonValue {
   const { type, source, target, readOnly } = readServiceMount(volume);
@@ -232,9 +219,4 @@ function placed(volume: JsonValue, place: (path: string) => string): JsonValue {
   const modes = [...(readOnly ? ["ro"] : []), ...textsOf(propagation), ...textsOf(selinux)];
   // In the short form, with which every compose makes the directories of data that are missing.
   return [place(source), target, ...(modes.length > 0 ? [modes.join(",")] : [])].join(":");
-}
-
-/** A dollar would be a variable there. */
-function literal(text: string): string {
-  return text.replaceAll("$", () => "$$");
 }

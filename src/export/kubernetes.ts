@@ -2,9 +2,9 @@
 import { basename } from "node:path";
 import {
   addressNotes,
+  applying,
   noted,
   plainName,
-  secretPlaceholder,
   waitingNote,
   type ExportedApp,
   type Project,
@@ -25,57 +25,47 @@ export function toKubernetes(project: Project): ExportedApp {
       configMap(workload),
       secret(workload),
       deployment(workload),
-      ...(workload.ports.length === 0 ? [] : [service(workload)]),
+      workload.ports.length === 0 ? undefined : service(workload),
       ...workload.names.map((each) => nameService(workload, each)),
     ]),
   ].filter((document) => document !== undefined);
   return {
     files: [{ name: `${name}.yaml`, content: documents.map(yamlText).join("---\n") }],
-    notes: [
-      ...workloads.flatMap((workload) => noted(workload, notesOf(workload))),
-      ...(volumes.size > 0 ? [`each volume asks for ${volumeSize}: set what it needs`] : []),
-      ...sharedNotes(workloads),
-      ...(workloads.some(({ names }) => names.length > 0)
-        ? [
-            `its services find each other by their names: apply it to a namespace of its own (kubectl apply -n ${name})`,
-          ]
-        : []),
-      ...(networks.length > 1 || networks.some(({ isInternal }) => isInternal)
-        ? ["its networks are one there, where each service reaches all: NetworkPolicies would part them"]
-        : []),
-    ],
+    notes: applying(
+      workloads.flatMap((workload) => noted(workload, notesOf(workload))),
+      volumes.size > 0 && `each volume asks for ${volumeSize}: set what it needs`,
+      sharedNotes(workloads),
+      workloads.some(({ names }) => names.length > 0) &&
+        `its services find each other by their names: apply it to a namespace of its own (kubectl apply -n ${name})`,
+      (networks.length > 1 || networks.some(({ isInternal }) => isInternal)) &&
+        "its networks are one there, where each service reaches all: NetworkPolicies would part them",
+    ),
   };
 }
 
 function notesOf(workload: Workload): string[] {
   const { limits, ports, names, runtime, after } = workload;
   const { user } = runtime;
-  return [
-    ...(user === undefined || userIds(user) !== undefined
-      ? []
-      : [
-          `it runs as "${user}" here, and a Deployment takes numbers alone: set runAsUser, or it runs as its image says`,
-        ]),
-    ...(runtime.network === "none"
-      ? ["it has no network here; there it has one, unless a NetworkPolicy forbids it"]
-      : []),
-    ...addressNotes(workload, "within its cluster"),
-    ...(limits.openFiles === undefined ? [] : ["its limit of open files is the runtime's of the node there"]),
-    ...(ports.length === 0
-      ? []
-      : ["its ports are reached within the cluster: add an Ingress, or another type of Service"]),
-    ...(workload.stop.signal === "SIGTERM"
-      ? []
-      : [`it is stopped by SIGTERM there, not by ${workload.stop.signal}, unless its image says so`]),
-    ...(workload.restart.policy === "always"
-      ? []
-      : [`a Deployment always starts it again; here its policy is "${workload.restart.policy}"`]),
-    ...((runtime.groups ?? []).length > 0 ? ["its further groups are supplementalGroups there"] : []),
-    ...after.map((each) => waitingNote(each, "it starts at once")),
-    ...names
+  return applying(
+    user !== undefined &&
+      userIds(user) === undefined &&
+      `it runs as "${user}" here, and a Deployment takes numbers alone: set runAsUser, or it runs as its image says`,
+    runtime.network === "none" &&
+      "it has no network here; there it has one, unless a NetworkPolicy forbids it",
+    addressNotes(workload, "within its cluster"),
+    limits.openFiles !== undefined && "its limit of open files is the runtime's of the node there",
+    ports.length > 0 &&
+      "its ports are reached within the cluster: add an Ingress, or another type of Service",
+    workload.stop.signal !== "SIGTERM" &&
+      `it is stopped by SIGTERM there, not by ${workload.stop.signal}, unless its image says so`,
+    workload.restart.policy !== "always" &&
+      `a Deployment always starts it again; here its policy is "${workload.restart.policy}"`,
+    (runtime.groups ?? []).length > 0 && "its further groups are supplementalGroups there",
+    after.map((each) => waitingNote(each, "it starts at once")),
+    names
       .filter((each) => serviceName(each) !== each)
       .map((each) => `its name "${each}" is none there: others find it as ${serviceName(each)}`),
-  ];
+  );
 }
 
 /** A claim of one node is of all that share it. */
@@ -100,8 +90,10 @@ function userIds(user: string): { runAsUser: number; runAsGroup?: number } | und
 
 const labelsOf = ({ name }: Workload): Record<string, string> => ({ "app.kubernetes.io/name": name });
 
-function metadata(workload: Workload, name = workload.name): object {
-  return { name, labels: labelsOf(workload) };
+/** @param name of one that is not called as the workload is */
+function resource(kind: string, workload: Workload, rest: object, name = workload.name): object {
+  const apiVersion = kind === "Deployment" ? "apps/v1" : "v1";
+  return { apiVersion, kind, metadata: { name, labels: labelsOf(workload) }, ...rest };
 }
 
 /** As names of Services are (RFC 1035): a letter first. */
@@ -111,43 +103,33 @@ function serviceName(name: string): string {
 }
 
 /** Keys have no slashes: files are told apart by their number. */
-function filesOf({ files }: Workload, isSecret: boolean): { key: string; path: string; content: string }[] {
-  return files.flatMap((file, at) =>
-    file.isSecret === isSecret
-      ? [
-          {
-            key: `${at}-${basename(file.path).replaceAll(/[^-._a-zA-Z0-9]/g, "_")}`,
-            path: file.path,
-            content: file.content,
-          },
-        ]
-      : [],
-  );
+function filesOf({ files }: Workload, isSecret: boolean): (Workload["files"][number] & { key: string })[] {
+  return files
+    .map((file, at) => ({ ...file, key: `${at}-${basename(file.path).replaceAll(/[^-._a-zA-Z0-9]/g, "_")}` }))
+    .filter((file) => file.isSecret === isSecret);
+}
+
+/** The variables and files that are secret, or the others; `undefined` for none. */
+function dataOf(workload: Workload, isSecret: boolean): object | undefined {
+  const env = Object.entries(workload.env).filter(([key]) => workload.secretEnv.includes(key) === isSecret);
+  const files = filesOf(workload, isSecret).map(({ key, content }) => [key, content]);
+  if (env.length + files.length === 0) return undefined;
+  return Object.fromEntries([...env.map(([key, value]) => [`env.${key}`, value]), ...files]) as object;
 }
 
 function configMap(workload: Workload): object | undefined {
-  const open = Object.entries(workload.env).filter(([key]) => !workload.secretEnv.includes(key));
-  const files = filesOf(workload, false).map(({ key, content }) => [key, content]);
-  if (open.length + files.length === 0) return undefined;
-  const data = Object.fromEntries([...open.map(([key, value]) => [`env.${key}`, value]), ...files]) as object;
-  return { apiVersion: "v1", kind: "ConfigMap", metadata: metadata(workload), data };
+  const data = dataOf(workload, false);
+  return data && resource("ConfigMap", workload, { data });
 }
 
 function secret(workload: Workload): object | undefined {
-  const files = filesOf(workload, true).map(({ key, content }) => [key, content]);
-  const env = workload.secretEnv.map((key) => [`env.${key}`, workload.env[key] ?? secretPlaceholder]);
-  if (env.length + files.length === 0) return undefined;
-  const stringData = Object.fromEntries([...env, ...files]) as object;
-  return { apiVersion: "v1", kind: "Secret", metadata: metadata(workload), type: "Opaque", stringData };
+  const stringData = dataOf(workload, true);
+  return stringData && resource("Secret", workload, { type: "Opaque", stringData });
 }
 
 function claim(workload: Workload, name: string): object {
-  return {
-    apiVersion: "v1",
-    kind: "PersistentVolumeClaim",
-    metadata: metadata(workload, name),
-    spec: { accessModes: ["ReadWriteOnce"], resources: { requests: { storage: volumeSize } } },
-  };
+  const spec = { accessModes: ["ReadWriteOnce"], resources: { requests: { storage: volumeSize } } };
+  return resource("PersistentVolumeClaim", workload, { spec }, name);
 }
 
 function deployment(workload: Workload): object {
@@ -171,31 +153,23 @@ function deployment(workload: Workload): object {
     emptyDir: { medium: "Memory", ...(sizeBytes !== undefined && { sizeLimit: String(sizeBytes) }) },
   }));
   const all = [...claims, ...handed, ...memory, ...hostVolumes];
-  return {
-    apiVersion: "apps/v1",
-    kind: "Deployment",
-    metadata: metadata(workload),
-    spec: {
-      replicas,
-      selector: { matchLabels: labelsOf(workload) },
-      // A claim of one node cannot be had by two.
-      ...(volumes.length > 0 && { strategy: { type: "Recreate" } }),
-      template: {
-        metadata: { labels: labelsOf(workload) },
-        spec: {
-          terminationGracePeriodSeconds: Math.ceil(stop.graceMs / 1000),
-          ...(runtime.network === "host" && { hostNetwork: true }),
-          ...(runtime.pid === "host" && { hostPID: true }),
-          ...(runtime.ipc === "host" && { hostIPC: true }),
-          ...((runtime.groups ?? []).length > 0 && {
-            securityContext: { supplementalGroups: runtime.groups },
-          }),
-          containers: [container(workload)],
-          ...(all.length > 0 && { volumes: all }),
-        },
-      },
-    },
+  const pod = {
+    terminationGracePeriodSeconds: Math.ceil(stop.graceMs / 1000),
+    ...(runtime.network === "host" && { hostNetwork: true }),
+    ...(runtime.pid === "host" && { hostPID: true }),
+    ...(runtime.ipc === "host" && { hostIPC: true }),
+    ...((runtime.groups ?? []).length > 0 && { securityContext: { supplementalGroups: runtime.groups } }),
+    containers: [container(workload)],
+    ...(all.length > 0 && { volumes: all }),
   };
+  const spec = {
+    replicas,
+    selector: { matchLabels: labelsOf(workload) },
+    // A claim of one node cannot be had by two.
+    ...(volumes.length > 0 && { strategy: { type: "Recreate" } }),
+    template: { metadata: { labels: labelsOf(workload) }, spec: pod },
+  };
+  return resource("Deployment", workload, { spec });
 }
 
 function container(workload: Workload): object {
@@ -218,14 +192,8 @@ function container(workload: Workload): object {
       ...(readOnly && { readOnly }),
     })),
     ...inMemory.map(({ path }, at) => ({ name: `memory-${at}`, mountPath: path })),
-    ...filesOf(workload, false).map(({ key, path }) => ({
-      name: "config",
-      mountPath: path,
-      subPath: key,
-      readOnly: true,
-    })),
-    ...filesOf(workload, true).map(({ key, path }) => ({
-      name: "secret",
+    ...[...filesOf(workload, false), ...filesOf(workload, true)].map(({ key, path, isSecret }) => ({
+      name: isSecret ? "secret" : "config",
       mountPath: path,
       subPath: key,
       readOnly: true,
@@ -294,28 +262,18 @@ function probeOf({ health, healthArgv, ports }: Workload): object | undefined {
 }
 
 function service(workload: Workload): object {
-  return {
-    apiVersion: "v1",
-    kind: "Service",
-    metadata: metadata(workload, serviceName(workload.name)),
-    spec: {
-      selector: labelsOf(workload),
-      ports: workload.ports.map(({ protocol, port, inside }) => ({
-        name: `p${port}-${protocol}`,
-        protocol: protocol.toUpperCase(),
-        port,
-        targetPort: inside,
-      })),
-    },
-  };
+  const ports = workload.ports.map(({ protocol, port, inside }) => ({
+    name: `p${port}-${protocol}`,
+    protocol: protocol.toUpperCase(),
+    port,
+    targetPort: inside,
+  }));
+  const spec = { selector: labelsOf(workload), ports };
+  return resource("Service", workload, { spec }, serviceName(workload.name));
 }
 
 /** What the others of its app find it by, whatever port they want of it. */
 function nameService(workload: Workload, name: string): object {
-  return {
-    apiVersion: "v1",
-    kind: "Service",
-    metadata: metadata(workload, serviceName(name)),
-    spec: { clusterIP: "None", selector: labelsOf(workload) },
-  };
+  const spec = { clusterIP: "None", selector: labelsOf(workload) };
+  return resource("Service", workload, { spec }, serviceName(name));
 }

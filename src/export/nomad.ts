@@ -3,6 +3,8 @@ import { createHash } from "node:crypto";
 import { posix } from "node:path";
 import {
   addressNotes,
+  applying,
+  mountedAs,
   noted,
   waitingNote,
   type ExportedApp,
@@ -59,18 +61,15 @@ export function toNomad(project: Project): ExportedApp {
   const job = { Job: { ID: name, Name: name, Type: "service", Datacenters: ["dc1"], TaskGroups: [group] } };
   return {
     files: [{ name: `${name}.nomad.json`, content: `${JSON.stringify(job, undefined, 2)}\n` }],
-    notes: [
-      ...workloads.flatMap((workload) => noted(workload, notesOf(workload, ports))),
-      ...[...volumes.values()].map(
+    notes: applying(
+      workloads.flatMap((workload) => noted(workload, notesOf(workload, ports))),
+      [...volumes.values()].map(
         (source) => `declare the host volume "${source}" on the clients that may run it`,
       ),
-      ...(isTogether
-        ? [
-            "its services are tasks of one group, which share a network: each is at 127.0.0.1 for the others, by its name",
-          ]
-        : []),
-      ...collisions(workloads),
-    ],
+      isTogether &&
+        "its services are tasks of one group, which share a network: each is at 127.0.0.1 for the others, by its name",
+      collisions(workloads),
+    ),
   };
 }
 
@@ -80,32 +79,26 @@ function isScript({ health }: Workload): boolean {
 
 function notesOf(workload: Workload, all: Workload["ports"]): string[] {
   const { limits, ports, runtime } = workload;
-  return [
-    ...addressNotes(workload, "at the addresses of its node"),
-    ...ports
+  const isTogether = workload.names.length > 0;
+  return applying(
+    addressNotes(workload, "at the addresses of its node"),
+    ports
       .filter(({ port, inside }) => all.some((each) => each.port === port && each.inside !== inside))
       .map(
         ({ port, inside, protocol }) =>
           `its port ${port} leads to ${inside} for ${protocol} here alone: there one port is both tcp and udp`,
       ),
-    ...(limits.memoryBytes === undefined
-      ? [`it gets ${defaultMemoryMb} MB there: it has no limit here`]
-      : []),
-    ...(limits.openFiles === undefined
-      ? []
-      : ["its limit of open files is a ulimit of the docker driver there"]),
-    ...(workload.secretEnv.length > 0
-      ? ["its secrets stand in the job: better have them from Vault or a Nomad variable"]
-      : []),
-    ...(isScript(workload) ? ["its check by a command needs Consul there, which runs it"] : []),
-    ...(workload.names.length > 0 && workload.replicas > 1
-      ? [`it runs once there, not ${workload.replicas} times`]
-      : []),
-    ...(workload.names.length > 0 && runtime.network === "none"
-      ? ["it has no network here; there it shares the one of its group"]
-      : []),
-    ...workload.after.map((each) => waitingNote(each, "it starts with it")),
-  ];
+    limits.memoryBytes === undefined && `it gets ${defaultMemoryMb} MB there: it has no limit here`,
+    limits.openFiles !== undefined && "its limit of open files is a ulimit of the docker driver there",
+    workload.secretEnv.length > 0 &&
+      "its secrets stand in the job: better have them from Vault or a Nomad variable",
+    isScript(workload) && "its check by a command needs Consul there, which runs it",
+    isTogether && workload.replicas > 1 && `it runs once there, not ${workload.replicas} times`,
+    isTogether &&
+      runtime.network === "none" &&
+      "it has no network here; there it shares the one of its group",
+    workload.after.map((each) => waitingNote(each, "it starts with it")),
+  );
 }
 
 /** What two tasks would both listen at. */
@@ -171,9 +164,7 @@ function taskOf(workload: Workload, all: readonly Workload[], reservedPorts: Wor
       ...(limits.openFiles !== undefined && { ulimit: { nofile: String(limits.openFiles) } }),
       volumes: [
         ...files.map((file, at) => `local/${at}-${posix.basename(file.path)}:${file.path}`),
-        ...runtime.mounts.map(
-          ({ source, target, read_only: readOnly }) => `${source}:${target}${readOnly === true ? ":ro" : ""}`,
-        ),
+        ...runtime.mounts.map(mountedAs),
       ],
     },
     ...(runtime.user !== undefined && { User: runtime.user }),

@@ -1,7 +1,10 @@
 /** An app as units of Podman's Quadlet (podman-systemd.unit(5)), for `~/.config/containers/systemd`. */
-import { basename } from "node:path";
 import { SvcError } from "../errors.ts";
 import {
+  applying,
+  handedFiles,
+  literal,
+  mountedAs,
   noted,
   publishedAs,
   secretPlaceholder,
@@ -33,11 +36,6 @@ export function toQuadlet(project: Project): ExportedApp {
   };
 }
 
-/** With the names that they have beside the units. */
-function handedFiles({ name, files }: Workload): { name: string; path: string; content: string }[] {
-  return files.map((file, at) => ({ ...file, name: `${name}-${at}-${basename(file.path)}` }));
-}
-
 /** Variables that are nothing but a secret, which Podman keeps. */
 function podmanSecrets({ secretEnv, env }: Workload): string[] {
   return secretEnv.filter((key) => env[key] === secretPlaceholder);
@@ -45,18 +43,18 @@ function podmanSecrets({ secretEnv, env }: Workload): string[] {
 
 function notesOf(workload: Workload): string[] {
   const { name, health, after } = workload;
-  return [
-    ...podmanSecrets(workload).map(
+  return applying(
+    podmanSecrets(workload).map(
       (key) => `make its secret first: podman secret create ${secretName(name, key)} FILE`,
     ),
-    ...(health === undefined || health.probe.kind === "exec"
-      ? []
-      : [`Quadlet has no check by ${health.probe.kind}: its health is not looked at`]),
-    ...(workload.replicas > 1 ? [`it runs once there, not ${workload.replicas} times`] : []),
-    ...after
+    health !== undefined &&
+      health.probe.kind !== "exec" &&
+      `Quadlet has no check by ${health.probe.kind}: its health is not looked at`,
+    workload.replicas > 1 && `it runs once there, not ${workload.replicas} times`,
+    after
       .filter(({ condition }) => condition !== "service_started")
       .map((each) => waitingNote(each, "it starts right after that")),
-  ];
+  );
 }
 
 function containerUnit(project: Project, workload: Workload): string {
@@ -69,65 +67,53 @@ function containerUnit(project: Project, workload: Workload): string {
     ...(runtime.pid === "host" ? ["--pid=host"] : []),
     ...(runtime.ipc === "host" ? ["--ipc=host"] : []),
   ];
-  const isExec = health?.probe.kind === "exec";
-  const container: [string, string][] = [
+  const open = Object.entries(env).filter(([key]) => !secrets.includes(key));
+  const check = health?.probe.kind === "exec" ? health : undefined;
+  const container: Lines = [
     ["Image", image],
     ["ContainerName", name],
-    ...(entrypoint === undefined
-      ? []
-      : [["Entrypoint", literal(JSON.stringify(entrypoint))] as [string, string]]),
-    ...(command.length === 0 ? [] : [["Exec", command.map(quoted).join(" ")] as [string, string]]),
-    ...(runtime.workingDir === undefined ? [] : [["WorkingDir", runtime.workingDir] as [string, string]]),
-    ...(runtime.user === undefined ? [] : [["User", runtime.user] as [string, string]]),
-    ...Object.entries(env)
-      .filter(([key]) => !secrets.includes(key))
-      .map(([key, value]): [string, string] => ["Environment", quoted(`${key}=${value}`)]),
-    ...secrets.map((key): [string, string] => ["Secret", `${secretName(name, key)},type=env,target=${key}`]),
-    ...ports.map((port): [string, string] => ["PublishPort", publishedAs(port)]),
-    ...volumes.map(({ source, path, readOnly }): [string, string] => [
+    ["Entrypoint", entrypoint && literal(JSON.stringify(entrypoint))],
+    ["Exec", command.length === 0 ? [] : command.map(quoted).join(" ")],
+    ["WorkingDir", runtime.workingDir],
+    ["User", runtime.user],
+    ["Environment", open.map(([key, value]) => quoted(`${key}=${value}`))],
+    ["Secret", secrets.map((key) => `${secretName(name, key)},type=env,target=${key}`)],
+    ["PublishPort", ports.map(publishedAs)],
+    [
       "Volume",
-      `${source}.volume:${path}${readOnly ? ":ro" : ""}`,
-    ]),
-    ...handedFiles(workload).map((file): [string, string] => ["Volume", `./${file.name}:${file.path}:ro`]),
-    ...workload.inMemory.map(({ path, sizeBytes }): [string, string] => [
+      volumes.map(({ source, path, readOnly }) => `${source}.volume:${path}${readOnly ? ":ro" : ""}`),
+    ],
+    ["Volume", handedFiles(workload).map((file) => `./${file.name}:${file.path}:ro`)],
+    [
       "Tmpfs",
-      sizeBytes === undefined ? path : `${path}:size=${sizeBytes}`,
-    ]),
-    ...runtime.mounts.map(({ source, target, read_only: readOnly }): [string, string] => [
-      "Volume",
-      `${source}:${target}${readOnly === true ? ":ro" : ""}`,
-    ]),
-    ...(health === undefined || !isExec
-      ? []
-      : ([
-          ["HealthCmd", literal(JSON.stringify(workload.healthArgv))],
-          ["HealthInterval", `${health.intervalMs}ms`],
-          ["HealthTimeout", `${health.timeoutMs}ms`],
-          ["HealthStartPeriod", `${health.startPeriodMs}ms`],
-          ["HealthRetries", String(health.retries)],
-        ] as [string, string][])),
-    ...(limits.openFiles === undefined ? [] : [["Ulimit", `nofile=${limits.openFiles}`] as [string, string]]),
-    ...networksOf(project, workload).map((network): [string, string] => ["Network", network]),
-    ...runtime.capabilities.map((capability): [string, string] => ["AddCapability", capability]),
-    ...workload.droppedCapabilities.map((capability): [string, string] => ["DropCapability", capability]),
-    ...runtime.devices.map((device): [string, string] => ["AddDevice", device]),
-    ...(runtime.groups ?? []).map((group): [string, string] => ["GroupAdd", String(group)]),
-    ...(workload.isReadOnly ? [["ReadOnly", "true"] as [string, string]] : []),
-    ...(runtime.privileged ? [] : [["NoNewPrivileges", "true"] as [string, string]]),
+      workload.inMemory.map(({ path, sizeBytes }) =>
+        sizeBytes === undefined ? path : `${path}:size=${sizeBytes}`,
+      ),
+    ],
+    ["Volume", runtime.mounts.map(mountedAs)],
+    ["HealthCmd", check && literal(JSON.stringify(workload.healthArgv))],
+    ["HealthInterval", check && `${check.intervalMs}ms`],
+    ["HealthTimeout", check && `${check.timeoutMs}ms`],
+    ["HealthStartPeriod", check && `${check.startPeriodMs}ms`],
+    ["HealthRetries", check && String(check.retries)],
+    ["Ulimit", limits.openFiles === undefined ? [] : `nofile=${limits.openFiles}`],
+    ["Network", networksOf(project, workload)],
+    ["AddCapability", runtime.capabilities],
+    ["DropCapability", workload.droppedCapabilities],
+    ["AddDevice", runtime.devices],
+    ["GroupAdd", runtime.groups?.map(String)],
+    ["ReadOnly", workload.isReadOnly ? "true" : []],
+    ["NoNewPrivileges", runtime.privileged ? [] : "true"],
     ["RunInit", "true"],
     ["StopSignal", workload.stop.signal],
-    ...args.map((arg): [string, string] => ["PodmanArgs", arg]),
+    ["PodmanArgs", args],
   ];
+  const whole = workload.part === undefined ? project.id : `${project.id} ${workload.part}`;
   const restart = { never: "no", "on-failure": "on-failure", always: "always" }[workload.restart.policy];
   return sections({
     Unit: [
-      [
-        "Description",
-        oneLine(
-          `${workload.part === undefined ? project.id : `${project.id} ${workload.part}`} ${project.version}`,
-        ),
-      ],
-      ...workload.after.flatMap((each): [string, string][] =>
+      ["Description", oneLine(`${whole} ${project.version}`)],
+      ...workload.after.flatMap((each): Lines =>
         ["Wants", "After"].map((key) => [key, `${each.name}.service`]),
       ),
     ],
@@ -152,18 +138,24 @@ function secretName(name: string, key: string): string {
   return `${name}-${key.toLowerCase().replaceAll("_", "-")}`;
 }
 
+/** Keys with what they say: nothing of one that says nothing, a line for each of several values. */
+type Lines = readonly (readonly [key: string, value: string | readonly string[] | undefined])[];
+
 /**
  * Without specifiers of systemd: no value has one.
  * @throws SvcError `not_possible` for a value that would be more than its line, or take in the next one
  */
-function sections(all: Record<string, readonly (readonly [string, string])[]>): string {
-  const line = ([key, value]: readonly [string, string]): string => {
+function sections(all: Record<string, Lines>): string {
+  const line = (key: string, value: string): string => {
     if (/[\0\n\r]|\\$/.test(value))
       throw new SvcError("not_possible", `${key}= cannot end in a backslash, or go over several lines`);
     return `${key}=${value.replaceAll("%", "%%")}\n`;
   };
   return Object.entries(all)
-    .map(([section, lines]) => `[${section}]\n${lines.map(line).join("")}`)
+    .map(([section, lines]) => {
+      const said = lines.flatMap(([key, value]) => [value ?? []].flat().map((each) => line(key, each)));
+      return `[${section}]\n${said.join("")}`;
+    })
     .join("\n");
 }
 
@@ -178,11 +170,6 @@ function quoted(text: string): string {
     .replaceAll("\n", "\\n")
     .replaceAll(/[\0-\x1f\x7f]/g, (control) => `\\x${control.charCodeAt(0).toString(16).padStart(2, "0")}`);
   return `"${literal(escaped)}"`;
-}
-
-/** A dollar would be a variable of systemd. */
-function literal(text: string): string {
-  return text.replaceAll("$", () => "$$");
 }
 
 function oneLine(text: string): string {

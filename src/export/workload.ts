@@ -206,18 +206,17 @@ export function withoutSecrets(
 function notesOf(app: RunnableApp, runtime: DockerRuntime, secrets: readonly string[]): string[] {
   const { manifest } = app;
   const named = namedPlaces(app, runtime);
-  return [
-    ...secretNotes(secrets),
-    ...(runtime.image === undefined
-      ? ["its image is built from its package: build it, push it, and name it in the manifest"]
-      : []),
-    ...(manifest.volumes.length > 0 || named.has("data") ? [dataNote] : []),
-    ...(named.has("repo") ? [`it reads its package at ${mountPoints.repo}, which is not exported`] : []),
-    ...(app.ownerUid === 0 ? [] : [`here it runs as its owner (uid ${app.uid}); there as its image says`]),
-    ...ownNotes(manifest),
-    ...runtime.mounts.map(({ source }) => `it mounts ${source} of its host`),
-    ...runtime.devices.map((device) => `it uses the device ${device} of its host`),
-  ];
+  return applying(
+    secretNotes(secrets),
+    runtime.image === undefined &&
+      "its image is built from its package: build it, push it, and name it in the manifest",
+    (manifest.volumes.length > 0 || named.has("data")) && dataNote,
+    named.has("repo") && `it reads its package at ${mountPoints.repo}, which is not exported`,
+    app.ownerUid !== 0 && `here it runs as its owner (uid ${app.uid}); there as its image says`,
+    ownNotes(manifest),
+    runtime.mounts.map(({ source }) => `it mounts ${source} of its host`),
+    runtime.devices.map((device) => `it uses the device ${device} of its host`),
+  );
 }
 
 export function secretNotes(secrets: readonly string[]): string[] {
@@ -228,10 +227,15 @@ export function secretNotes(secrets: readonly string[]): string[] {
 
 /** What svc does for an app, and no other engine. */
 export function ownNotes({ backup, migrate }: Manifest): string[] {
-  return [
-    ...(backup === undefined ? [] : ["its backup policy is svc's"]),
-    ...(migrate === undefined ? [] : ["its migration step is svc's: run it by hand between versions"]),
-  ];
+  return applying(
+    backup !== undefined && "its backup policy is svc's",
+    migrate !== undefined && "its migration step is svc's: run it by hand between versions",
+  );
+}
+
+/** Those of these notes that apply. */
+export function applying(...notes: readonly (string | readonly string[] | false)[]): string[] {
+  return notes.flatMap((note) => (note === false ? [] : note));
 }
 
 /** Where an engine does not wait for it. @param there what it does instead */
@@ -248,6 +252,21 @@ export function noted({ part }: Workload, notes: readonly string[]): string[] {
 export function publishedAs({ address, port, inside, protocol }: Workload["ports"][number]): string {
   const at = address === anyAddress ? "" : `${isIPv6(address) ? `[${address}]` : address}:`;
   return `${at}${port}:${inside}/${protocol}`;
+}
+
+/** What of the host it mounts, as compose, Podman and Nomad take it. */
+export function mountedAs({ source, target, read_only: readOnly }: DockerRuntime["mounts"][number]): string {
+  return `${source}:${target}${readOnly === true ? ":ro" : ""}`;
+}
+
+/** Its files, with the names that they have beside what describes it. */
+export function handedFiles({ name, files }: Workload): { name: string; path: string; content: string }[] {
+  return files.map((file, at) => ({ ...file, name: `${name}-${at}-${posix.basename(file.path)}` }));
+}
+
+/** A dollar would be a variable of compose, and of systemd. */
+export function literal(text: string): string {
+  return text.replaceAll("$", () => "$$");
 }
 
 /** Where an engine chooses the addresses itself. */
