@@ -1,7 +1,7 @@
 /** A compose project as the containers that it is, for engines that read no compose files. */
 import { posix } from "node:path";
 import { isInside } from "../lib/is-inside.ts";
-import type { JsonObject, JsonValue } from "../lib/json.ts";
+import type { JsonObject } from "../lib/json.ts";
 import type { HealthCheck } from "../packages/manifest.ts";
 import { resolvePorts, resolveSettings } from "../packages/settings.ts";
 import { appTree, checkoutOf } from "../runtimes/app-tree.ts";
@@ -11,7 +11,10 @@ import {
   environmentPairs,
   externalName,
   isSet,
+  joinedNetworks,
   listOf,
+  namedParts,
+  oddKeys,
   recordOf,
   textOf,
   textsOf,
@@ -23,6 +26,7 @@ import { anyAddress } from "../runtimes/published-ports.ts";
 import type { RunnableApp, ToldProject } from "../runtimes/runtime.ts";
 import { replaceMarks, type MarkedApp } from "./project-secrets.ts";
 import {
+  applying,
   builtImage,
   dataNote,
   ownNotes,
@@ -69,15 +73,12 @@ export function composeProject({ app, secrets }: MarkedApp, told: ToldProject): 
   const document = replaceMarks(told.document, secrets);
   const settings = replaceMarks(app.settings, secrets);
   const safe = { ...app, settings };
-  const notes = [
-    ...secretNotes(secrets),
-    ...ownNotes(app.manifest),
-    ...(app.ownerUid === 0
-      ? []
-      : [
-          `services run as their owner here (uid ${app.uid}) that say nothing else; there as their images say`,
-        ]),
-  ];
+  const notes = applying(
+    secretNotes(secrets),
+    ownNotes(app.manifest),
+    app.ownerUid !== 0 &&
+      `services run as their owner here (uid ${app.uid}) that say nothing else; there as their images say`,
+  );
   for (const [key, value] of Object.entries(recordOf(document["volumes"]))) {
     const { external, driver, driver_opts: options } = recordOf(value);
     if (isSet(external)) notes.push(`volume "${key}" is not its own here; there it has one of its own`);
@@ -162,7 +163,7 @@ function workloadOf(all: Reading, key: string): Workload {
     reading.note(`its groups ${named.join(", ")} have no numbers: they are not carried over`);
   return {
     ...{ name: names.get(key) ?? key, part: key, env, secretEnv: secretVariables(env), health, ...volumes },
-    names: [...new Set([key, ...joined.flatMap(([, settings]) => textsOf(recordOf(settings)["aliases"]))])],
+    names: [...new Set([key, ...joined.flatMap(([, how]) => textsOf(how["aliases"]))])],
     networks: isSet(service["network_mode"])
       ? []
       : joined.flatMap(([network]) => networks.get(network)?.name ?? []),
@@ -206,19 +207,11 @@ function tellRest({ app, note }: Reading, service: JsonObject): void {
   // Of a regular user's services svc sets it itself.
   const own = app.ownerUid === 0 ? [] : ["pids_limit"];
   const rest = [
-    ...Object.keys(service).filter(
-      (name) => !carried.has(name) && !own.includes(name) && !name.startsWith("x-") && isSet(service[name]),
-    ),
+    ...oddKeys(service, [...carried, ...own]),
     ...security.map((text) => `security_opt ${text}`),
-    ...Object.keys(deploy)
-      .filter((name) => !["replicas", "resources"].includes(name) && isSet(deploy[name]))
-      .map((name) => `deploy.${name}`),
-    ...Object.keys(resources)
-      .filter((name) => isSet(resources[name]))
-      .map((name) => `deploy.resources.${name}`),
-    ...Object.keys(recordOf(limits))
-      .filter((name) => !["cpus", "memory"].includes(name) && isSet(recordOf(limits)[name]))
-      .map((name) => `deploy.resources.limits.${name}`),
+    ...oddKeys(deploy, ["replicas", "resources"]).map((name) => `deploy.${name}`),
+    ...oddKeys(resources, []).map((name) => `deploy.resources.${name}`),
+    ...oddKeys(recordOf(limits), ["cpus", "memory"]).map((name) => `deploy.resources.limits.${name}`),
     ...Object.keys(recordOf(service["ulimits"]))
       .filter((name) => name !== "nofile")
       .map((name) => `ulimits.${name}`),
@@ -230,13 +223,6 @@ function tellRest({ app, note }: Reading, service: JsonObject): void {
   if (rest.length > 0) note(`${rest.join(", ")} ${rest.length === 1 ? "is" : "are"} not carried over`);
 }
 
-function joinedNetworks({ networks = null }: JsonObject): [string, JsonValue][] {
-  const joined = Array.isArray(networks)
-    ? networks.map((network): [string, JsonValue] => [textOf(network), null])
-    : Object.entries(recordOf(networks));
-  return joined.length === 0 ? [["default", null]] : joined;
-}
-
 function networkModeOf({ note }: Reading, mode = ""): Workload["runtime"]["network"] {
   if (mode === "host" || mode === "none") return mode;
   if (!["", "bridge", "default"].includes(mode))
@@ -245,13 +231,9 @@ function networkModeOf({ note }: Reading, mode = ""): Workload["runtime"]["netwo
 }
 
 function dependenciesOf(service: JsonObject, names: ReadonlyMap<string, string>): Dependency[] {
-  const { depends_on: wanted = null } = service;
-  const all = Array.isArray(wanted)
-    ? wanted.map((part): [string, JsonValue] => [textOf(part), null])
-    : Object.entries(recordOf(wanted));
-  return all.flatMap(([part, how]) => {
+  return namedParts(service["depends_on"]).flatMap(([part, how]) => {
     const name = names.get(part);
-    const condition = textOf(recordOf(how)["condition"]) || "service_started";
+    const condition = textOf(how["condition"]) || "service_started";
     return name === undefined ? [] : [{ name, part, condition }];
   });
 }

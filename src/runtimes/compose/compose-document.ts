@@ -6,7 +6,16 @@ import { mapValues } from "../../lib/map-values.ts";
 import type { RestartPolicy } from "../../packages/manifest.ts";
 import { restartLabel } from "../container-restarts.ts";
 import { invalid, type YamlReader } from "./compose-sources.ts";
-import { isSet, listOf, mapTexts, pairsOf, recordOf, textOf, textsOf } from "./compose-values.ts";
+import {
+  isSet,
+  joinedNetworks,
+  listOf,
+  mapTexts,
+  pairsOf,
+  recordOf,
+  textOf,
+  textsOf,
+} from "./compose-values.ts";
 
 const bounds = { maxBytes: 2 * 1024 * 1024, maxTokens: 100_000, maxDepth: 64, maxValues: 100_000 };
 
@@ -154,19 +163,11 @@ function isAbsent(volume: JsonValue, absent: ReadonlySet<string>): boolean {
 /** A name of its own goes on working inside the project. */
 function withAlias(service: JsonObject, alias: string): JsonObject {
   if (alias === "" || isSet(service["network_mode"])) return {};
-  const { networks = null } = service;
-  const named = Array.isArray(networks)
-    ? Object.fromEntries(networks.map((network) => [textOf(network), null]))
-    : recordOf(networks);
-  const joined: JsonObject = Object.keys(named).length === 0 ? { default: null } : named;
-  return {
-    networks: Object.fromEntries(
-      Object.entries(joined).map(([network, settings]) => {
-        const { aliases, ...others } = recordOf(settings);
-        return [network, { ...others, aliases: [...listOf(aliases), alias] }];
-      }),
-    ),
-  };
+  const networks = joinedNetworks(service).map(([network, { aliases, ...others }]) => [
+    network,
+    { ...others, aliases: [...listOf(aliases), alias] },
+  ]);
+  return { networks: Object.fromEntries(networks) as JsonObject };
 }
 
 /** What containers of users have beside: they gain no privileges, and run as their owner. */

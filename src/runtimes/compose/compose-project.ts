@@ -38,7 +38,7 @@ import {
   type RunnableProject,
 } from "./compose-document.ts";
 import { checkComposeSources, invalid, type YamlReader } from "./compose-sources.ts";
-import { listOf, recordOf, textOf } from "./compose-values.ts";
+import { listOf, namedParts, recordOf, textOf } from "./compose-values.ts";
 import { projectClaims } from "./project-claims.ts";
 import { withoutSubnets } from "./project-networks.ts";
 import { readServiceMount } from "./service-mounts.ts";
@@ -420,9 +420,8 @@ export function dependencyDepths(document: JsonObject): ReadonlyMap<string, numb
     if (known !== undefined) return known;
     // Compose refuses circles; one must not keep an app from being stopped.
     depths.set(name, 0);
-    const { depends_on: dependsOn } = recordOf(services[name]);
-    const needed = Array.isArray(dependsOn) ? dependsOn.map(textOf) : Object.keys(recordOf(dependsOn));
-    const depth = Math.max(0, ...needed.map((other) => 1 + measure(other)));
+    const needed = namedParts(recordOf(services[name])["depends_on"]);
+    const depth = Math.max(0, ...needed.map(([other]) => 1 + measure(other)));
     depths.set(name, depth);
     return depth;
   };

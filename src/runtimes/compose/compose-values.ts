@@ -30,6 +30,25 @@ export function textsOf(value: JsonValue | undefined): string[] {
   return listOf(value).map(textOf);
 }
 
+/** `["a"]` and `{a: {…}}` alike: names, each with what is said of it. */
+export function namedParts(value: JsonValue | undefined): [name: string, said: JsonObject][] {
+  return Array.isArray(value)
+    ? value.map((name) => [textOf(name), {}])
+    : Object.entries(recordOf(value)).map(([name, said]) => [name, recordOf(said)]);
+}
+
+/** The networks of a service by their keys, and how it joins them; without any it joins the default one. */
+export function joinedNetworks({ networks }: JsonObject): [key: string, how: JsonObject][] {
+  const joined = namedParts(networks);
+  return joined.length === 0 ? [["default", {}]] : joined;
+}
+
+/** What is set and not known; extensions mean nothing. */
+export function oddKeys(part: JsonObject, known: Iterable<string>): string[] {
+  const expected = new Set(known);
+  return Object.keys(part).filter((key) => !expected.has(key) && !key.startsWith("x-") && isSet(part[key]));
+}
+
 /** `{a: 1}` and `["a=1"]` alike. */
 export function pairsOf(value: JsonValue | undefined): Record<string, string> {
   if (!Array.isArray(value)) {

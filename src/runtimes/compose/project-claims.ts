@@ -7,7 +7,7 @@ import {
   type ContainerClaims,
   type HostAsk,
 } from "../container-policy.ts";
-import { externalName, isSet, recordOf, textOf } from "./compose-values.ts";
+import { externalName, isSet, oddKeys, recordOf, textOf } from "./compose-values.ts";
 import { copiesOf } from "./project-networks.ts";
 import { serviceClaims } from "./service-claims.ts";
 import { countPorts, documentPorts } from "./service-ports.ts";
@@ -19,7 +19,6 @@ const bounds = { services: 128, ports: 512 };
 export function projectClaims(document: JsonObject, project: string): ContainerClaims[] {
   const { services, volumes, networks, secrets, configs, version: _, name: __, ...rest } = document;
   const names = new Set(Object.keys(recordOf(services)));
-  const odd = Object.entries(rest).filter(([key, value]) => !key.startsWith("x-") && isSet(value));
   return [
     ...Object.entries(recordOf(services)).map(([name, service]) =>
       serviceClaims(name, recordOf(service), names),
@@ -29,9 +28,7 @@ export function projectClaims(document: JsonObject, project: string): ContainerC
     ...fileParts("secret", secrets),
     ...fileParts("config", configs),
     { ...claimsOf("the compose file", []), excess: excessOf(names.size, document) },
-    ...odd.map(([key]) =>
-      claimsOf("the compose file", [{ permission: "privileged", what: `sets "${key}"` }]),
-    ),
+    ...oddAsks(rest, [], "privileged").map((ask) => claimsOf("the compose file", [ask])),
   ];
 }
 
@@ -92,9 +89,7 @@ function foreignAsks(part: JsonObject, ownName: string, permission: HostAsk["per
 }
 
 function oddAsks(part: JsonObject, known: readonly string[], permission: HostAsk["permission"]): HostAsk[] {
-  return Object.entries(part)
-    .filter(([key, value]) => !known.includes(key) && !key.startsWith("x-") && isSet(value))
-    .map(([key]) => ({ permission, what: `sets "${key}"` }));
+  return oddKeys(part, known).map((key) => ({ permission, what: `sets "${key}"` }));
 }
 
 /** Secrets and configs are files that the engine mounts, to read. */

@@ -31,19 +31,9 @@ const harmless = new Set([
   ...["attach", "build", "cap_drop", "command", "configs", "container_name", "cpu_count"],
   ...["cpu_percent", "cpu_period", "cpu_quota", "cpus", "cpuset", "depends_on", "dns", "dns_opt"],
   ...["dns_search", "domainname", "entrypoint", "environment", "expose", "extra_hosts", "healthcheck"],
-  ...[
-    "hostname",
-    "image",
-    "init",
-    "links",
-    "mem_limit",
-    "mem_reservation",
-    "mem_swappiness",
-    "memswap_limit",
-  ],
-  ...["platform", "profiles", "pull_policy", "read_only", "restart", "secrets"],
-  ...["stdin_open", "stop_signal", "tty", "user"],
-  ...["working_dir", "develop"],
+  ...["hostname", "image", "init", "links", "mem_limit", "mem_reservation", "mem_swappiness"],
+  ...["memswap_limit", "platform", "profiles", "pull_policy", "read_only", "restart", "secrets"],
+  ...["stdin_open", "stop_signal", "tty", "user", "working_dir", "develop"],
 ]);
 
 interface Draft {

@@ -7,7 +7,9 @@ import {
   durationSecs,
   environmentPairs,
   isSet,
+  joinedNetworks,
   listOf,
+  oddKeys,
   pairsOf,
   recordOf,
   textOf,
@@ -55,31 +57,12 @@ const nanosecondsPerSec = 1_000_000_000;
 
 /** What a swarm gives a service, or what it does without. */
 const known = new Set([
-  ...[
-    "attach",
-    "cap_add",
-    "cap_drop",
-    "command",
-    "configs",
-    "container_name",
-    "cpus",
-    "depends_on",
-    "deploy",
-  ],
-  ...["dns", "dns_opt", "dns_search", "entrypoint", "environment", "expose", "extra_hosts", "group_add"],
-  ...["healthcheck", "hostname", "image", "init", "labels", "logging", "mem_limit", "mem_reservation"],
-  ...["networks", "pids_limit", "platform", "ports", "read_only", "restart", "scale", "secrets"],
-  ...[
-    "security_opt",
-    "shm_size",
-    "stdin_open",
-    "stop_grace_period",
-    "stop_signal",
-    "sysctls",
-    "tmpfs",
-    "tty",
-  ],
-  ...["ulimits", "user", "volumes", "working_dir"],
+  ...["attach", "cap_add", "cap_drop", "command", "configs", "container_name", "cpus", "depends_on"],
+  ...["deploy", "dns", "dns_opt", "dns_search", "entrypoint", "environment", "expose", "extra_hosts"],
+  ...["group_add", "healthcheck", "hostname", "image", "init", "labels", "logging", "mem_limit"],
+  ...["mem_reservation", "networks", "pids_limit", "platform", "ports", "read_only", "restart", "scale"],
+  ...["secrets", "security_opt", "shm_size", "stdin_open", "stop_grace_period", "stop_signal", "sysctls"],
+  ...["tmpfs", "tty", "ulimits", "user", "volumes", "working_dir"],
 ]);
 
 export interface ComposeService {
@@ -144,13 +127,10 @@ export function keepsData(service: JsonObject, volumes: ReadonlyMap<string, Volu
 }
 
 function requireKnown(app: RunnableApp, key: string, service: JsonObject): void {
-  const odd = Object.keys(service).filter(
-    (name) => !known.has(name) && !name.startsWith("x-") && isSet(service[name]),
-  );
   const security = textsOf(service["security_opt"]).filter((text) => !/^no-new-privileges\b/.test(text));
   const mode = textOf(recordOf(service["deploy"])["mode"]);
   const cannot = [
-    ...odd.map((name) => `sets "${name}"`),
+    ...oddKeys(service, known).map((name) => `sets "${name}"`),
     ...security.map((text) => `sets the security option "${text}"`),
     ...(["", "replicated"].includes(mode) ? [] : [`has the mode "${mode}"`]),
   ];
@@ -270,18 +250,10 @@ function logDriverOf(service: JsonObject): object | undefined {
   return isSet(driver) ? { Name: textOf(driver), Options: pairsOf(options) } : undefined;
 }
 
-function networksOf(
-  key: string,
-  { networks = null }: JsonObject,
-  names: ReadonlyMap<string, string>,
-): object[] {
-  const joined = Array.isArray(networks)
-    ? networks.map((network): [string, JsonValue] => [textOf(network), null])
-    : Object.entries(recordOf(networks));
-  const wanted = joined.length === 0 ? [["default", null] as const] : joined;
-  return wanted.map(([network, settings]) => ({
+function networksOf(key: string, service: JsonObject, names: ReadonlyMap<string, string>): object[] {
+  return joinedNetworks(service).map(([network, how]) => ({
     Target: names.get(network) ?? network,
-    Aliases: [...new Set([key, ...textsOf(recordOf(settings)["aliases"])])],
+    Aliases: [...new Set([key, ...textsOf(how["aliases"])])],
   }));
 }
 
