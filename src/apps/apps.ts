@@ -23,9 +23,9 @@ import {
   type RuntimeImage,
   type RuntimeStack,
   type RuntimeUsage,
+  type TerminalRequest,
 } from "../runtimes/runtime.ts";
 import { noTerminal } from "../runtimes/no-terminal.ts";
-import type { TerminalRequest } from "../runtimes/terminal-request.ts";
 import type { Executor } from "../store/executors.ts";
 import { readSince, type LogStart } from "../runtimes/log-start.ts";
 import type { Store } from "../store/store.ts";

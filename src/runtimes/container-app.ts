@@ -2,17 +2,16 @@ import { isUpState, type ContainerRecord } from "../docker/container-record.ts";
 import { SvcError } from "../errors.ts";
 import { AppContainers, type AppContainersOptions } from "./app-containers.ts";
 import { ContainerRestarts } from "./container-restarts.ts";
-import { stoppedStatus } from "./container-status.ts";
 import { portHealth } from "./port-health.ts";
 import { followPort, type PortProbe } from "./port-probe.ts";
 import { publishedPorts, type PublishOptions } from "./published-ports.ts";
-import type { RunnableApp, RuntimeStatus } from "./runtime.ts";
+import { stoppedStatus, type RunnableApp, type RuntimeStatus } from "./runtime.ts";
 import { SeenContainers, type SeenContainersOptions } from "./seen-containers.ts";
 import { runsAsStarted } from "./settings-digest.ts";
 import { StartingContainers } from "./starting-containers.ts";
-import { ToldStatus } from "./told-status.ts";
 import { StrayContainers } from "./stray-containers.ts";
 import { releaseOf, stuckContainer } from "./stuck-containers.ts";
+import { ToldApp } from "./told-app.ts";
 
 export interface ContainerAppOptions
   extends AppContainersOptions, Omit<SeenContainersOptions, "containers">, PublishOptions {
@@ -32,8 +31,7 @@ export interface ContainerAppOptions
  * The containers of one app. Those of one release are the app, those of others wait for an upgrade to be proven.
  * Operations on it come one at a time, its owner sees to that; watching goes on all the time.
  */
-export class ContainerApp {
-  readonly id: string;
+export class ContainerApp extends ToldApp {
   readonly containers: AppContainers;
   readonly #options: ContainerAppOptions;
   #app: RunnableApp | undefined;
@@ -54,10 +52,9 @@ export class ContainerApp {
   #isFrozen = false;
   readonly #strays: StrayContainers;
   readonly #starting: StartingContainers;
-  readonly #told: ToldStatus;
 
   constructor(id: string, options: ContainerAppOptions) {
-    this.id = id;
+    super(id, options.onChange);
     this.containers = new AppContainers(id, options);
     this.#options = options;
     this.#seen = new SeenContainers({ containers: this.containers, lastLines: options.lastLines });
@@ -67,11 +64,6 @@ export class ContainerApp {
       onChange: () => this.#publish(),
     });
     this.#strays = new StrayContainers(this.containers);
-    this.#told = new ToldStatus(id, options.onChange);
-  }
-
-  get status(): RuntimeStatus {
-    return this.#told.now;
   }
 
   /** The containers that are the app, as last seen. */
@@ -286,14 +278,6 @@ export class ContainerApp {
     this.#probe?.hold(this.members.some(({ state }) => state === "paused"));
   }
 
-  /**
-   * Resolves when it runs and is healthy, or has no health check.
-   * @throws SvcError `start_failed`, `deadline_exceeded`, `canceled`
-   */
-  async waitHealthy(timeoutMs: number, signal?: AbortSignal): Promise<void> {
-    await this.#told.waitHealthy(timeoutMs, signal);
-  }
-
   /** The containers whose logs are the app's: those that ran last. @throws SvcError `unavailable` */
   async logSources(): Promise<readonly ContainerRecord[]> {
     return this.members.length > 0 ? this.members : this.containers.lastStarted();
@@ -310,7 +294,7 @@ export class ContainerApp {
   }
 
   #publish(): void {
-    this.#told.tell(this.#currentStatus());
+    this.tell(this.#currentStatus());
   }
 
   #currentStatus(): RuntimeStatus {

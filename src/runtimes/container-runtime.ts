@@ -17,19 +17,19 @@ import { sampleApps } from "./container-usage.ts";
 import { FollowingRuntime } from "./followed-apps.ts";
 import { limitsOf } from "./limits.ts";
 import { boundAddresses } from "./published-ports.ts";
-import { type PublishedAddresses } from "./published-addresses.ts";
 import type {
   AppRuntime,
   FollowLogOptions,
   ImageRuntime,
   LogChunk,
+  PublishedAddresses,
   RunnableApp,
   RuntimeLimit,
   RuntimeUsage,
   RuntimeWork,
+  TerminalRequest,
 } from "./runtime.ts";
 import { openAppTerminal } from "./container-terminals.ts";
-import type { TerminalRequest } from "./terminal-request.ts";
 
 export interface ContainerRuntimeOptions extends Omit<
   ContainerAppOptions,

@@ -1,16 +1,7 @@
 /** From what the engine says of an app's containers to what svc says of the app. */
 import type { ContainerRecord } from "../docker/container-record.ts";
 import type { ContainerEnd } from "./container-restarts.ts";
-import type { RuntimeStatus } from "./runtime.ts";
-
-/** An app that was never started here, or stopped by its owner. */
-export const stoppedStatus: RuntimeStatus = Object.freeze({
-  state: "STOPPED",
-  reason: "",
-  health: "none",
-  restarts: 0,
-  lastLines: [],
-});
+import { stoppedStatus, type RuntimeStatus } from "./runtime.ts";
 
 export interface StatusContext {
   /** Whether svc means the app to run. */

@@ -9,9 +9,8 @@ import { invalidField } from "../errors.ts";
 import { defaultTerminalSize, type Terminal } from "../lib/terminal.ts";
 import { containerExpander } from "./docker/container-scope.ts";
 import { noTerminal } from "./no-terminal.ts";
-import type { RunnableApp } from "./runtime.ts";
+import type { RunnableApp, TerminalRequest } from "./runtime.ts";
 import { appNotRunning } from "./status-changes.ts";
-import type { TerminalRequest } from "./terminal-request.ts";
 
 /** Few images have more than one. */
 const anyShell = ["/bin/sh", "-c", 'exec "$(command -v bash || command -v sh)"'];

@@ -1,8 +1,7 @@
 /** Where the engine publishes the ports of an app. */
 import type { ContainerRecord } from "../docker/container-record.ts";
 import { resolveAddresses, resolvePorts, type ResolvedPort } from "../packages/settings.ts";
-import type { PublishedAddresses } from "./published-addresses.ts";
-import type { RunnableApp } from "./runtime.ts";
+import type { PublishedAddresses, RunnableApp } from "./runtime.ts";
 
 export interface PublishOptions {
   /** Where ports of regular users' containers are published that name no address. */

@@ -3,9 +3,7 @@ import type { Readable } from "node:stream";
 import type { AppImageFreshness, LogLineStream } from "../../gen/svc/v1/words.ts";
 import type { Manifest } from "../packages/manifest.ts";
 import type { JsonObject } from "../lib/json.ts";
-import type { PublishedAddresses } from "./published-addresses.ts";
-import type { Terminal } from "../lib/terminal.ts";
-import type { TerminalRequest } from "./terminal-request.ts";
+import type { Terminal, TerminalSize } from "../lib/terminal.ts";
 
 /** An app, as far as running it goes. */
 export interface RunnableApp {
@@ -93,6 +91,15 @@ export interface RuntimeStatus {
   /** Of an app on a swarm, by service and slot. */
   readonly tasks?: readonly RuntimeTask[];
 }
+
+/** Of an app that was never started here, or was stopped by its owner. */
+export const stoppedStatus: RuntimeStatus = Object.freeze({
+  state: "STOPPED",
+  reason: "",
+  health: "none",
+  restarts: 0,
+  lastLines: [],
+});
 
 export interface LogRecord {
   /** Unix milliseconds. */
@@ -283,6 +290,23 @@ export interface ToldProject {
   readonly built: ReadonlySet<string>;
   /** Texts of the package's files that services see, by their absolute paths. */
   readonly files: ReadonlyMap<string, string>;
+}
+
+/** Addresses of the host by port and protocol, such as `8080/tcp`. */
+export type PublishedAddresses = ReadonlyMap<string, readonly string[]>;
+
+/** What is to be opened in an app. */
+export interface TerminalRequest {
+  /** `attach`: what the package gives the app; `shell`: a shell, or `command` in its place. */
+  readonly session: "attach" | "shell";
+  /** Program and arguments; empty for an interactive shell. */
+  readonly command: readonly string[];
+  /** Of a compose project; empty for its first. */
+  readonly service: string;
+  /** Of a shell: pipes, and standard error apart. */
+  readonly withoutTerminal?: boolean;
+  /** Of the window in which it is shown; absent where there is none, or it is not known yet. */
+  readonly size?: TerminalSize;
 }
 
 export interface AppRuntime extends AsyncDisposable {

@@ -18,10 +18,10 @@ import { ContainerRuntime, type ContainerRuntimeOptions } from "../container-run
 import { AppImages, type CredentialsOf } from "../docker/app-images.ts";
 import { addressesByPort } from "../published-ports.ts";
 import { stuckContainer } from "../stuck-containers.ts";
-import { type PublishedAddresses } from "../published-addresses.ts";
 import type {
   ImageRuntime,
   LogChunk,
+  PublishedAddresses,
   RunnableApp,
   FollowLogOptions,
   RuntimeLimit,

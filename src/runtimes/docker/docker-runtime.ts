@@ -6,8 +6,14 @@ import type { Identities } from "../../identity/identities.ts";
 import { ContainerRuntime, type ContainerRuntimeOptions } from "../container-runtime.ts";
 import { stuckContainer } from "../stuck-containers.ts";
 import { addressesByPort, publishedPorts } from "../published-ports.ts";
-import { type PublishedAddresses } from "../published-addresses.ts";
-import type { FollowLogOptions, ImageRuntime, LogChunk, RunnableApp, RuntimeWork } from "../runtime.ts";
+import type {
+  FollowLogOptions,
+  ImageRuntime,
+  LogChunk,
+  PublishedAddresses,
+  RunnableApp,
+  RuntimeWork,
+} from "../runtime.ts";
 import { AppImages, dockerRuntime, type CredentialsOf } from "./app-images.ts";
 import type { ContainerConfig } from "./container-config.ts";
 import { ContainerConfigs } from "./container-configs.ts";

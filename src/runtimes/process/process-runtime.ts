@@ -15,8 +15,8 @@ import {
   type RunnableApp,
   type RuntimeLimit,
   type RuntimeUsage,
+  type TerminalRequest,
 } from "../runtime.ts";
-import type { TerminalRequest } from "../terminal-request.ts";
 import { logFileStart } from "./log-files.mjs";
 import { parseRecords } from "./log-lines.ts";
 import { ProcessSampler } from "./process-sampler.ts";

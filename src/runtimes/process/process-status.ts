@@ -1,4 +1,4 @@
-import type { RuntimeStatus } from "../runtime.ts";
+import { stoppedStatus, type RuntimeStatus } from "../runtime.ts";
 import { describeExit } from "./app-exit.mjs";
 import type { SupervisorState } from "./supervisor-types.ts";
 
@@ -11,14 +11,7 @@ export interface ProcessStatus extends RuntimeStatus {
 }
 
 /** What is known of an app that was never started. */
-export const neverStarted: ProcessStatus = Object.freeze({
-  state: "STOPPED",
-  reason: "",
-  health: "none",
-  restarts: 0,
-  lastLines: [],
-  leftover: 0,
-});
+export const neverStarted: ProcessStatus = Object.freeze({ ...stoppedStatus, leftover: 0 });
 
 export function statusOf(state: SupervisorState): ProcessStatus {
   const { phase, reason, app, restarts, health, leftover, startFailed } = state;

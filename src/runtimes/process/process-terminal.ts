@@ -12,9 +12,8 @@ import {
 import { appExpander, prepareProcess } from "../app-environment.ts";
 import { hasOwnTerminal } from "../../packages/manifest.ts";
 import { noTerminal } from "../no-terminal.ts";
-import type { RunnableApp } from "../runtime.ts";
+import type { RunnableApp, TerminalRequest } from "../runtime.ts";
 import { appNotRunning } from "../status-changes.ts";
-import type { TerminalRequest } from "../terminal-request.ts";
 import {
   connectSupervisor,
   type ConnectOptions,

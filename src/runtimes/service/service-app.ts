@@ -1,9 +1,8 @@
 /** One app as systemd runs it: what is known of its unit, and who waits for it. */
-import { stoppedStatus } from "../container-status.ts";
 import { portHealth } from "../port-health.ts";
 import { followPort, type PortProbe } from "../port-probe.ts";
-import type { RunnableApp, RuntimeStatus } from "../runtime.ts";
-import { ToldStatus } from "../told-status.ts";
+import { stoppedStatus, type RunnableApp, type RuntimeStatus } from "../runtime.ts";
+import { ToldApp } from "../told-app.ts";
 import { unitPath } from "./app-unit.ts";
 import type { MainExit } from "./journal.ts";
 import type { UnitProperties } from "./systemd.ts";
@@ -33,9 +32,8 @@ interface LastExit {
 /** Not every host keeps a journal. */
 const maxLooks = 5;
 
-export class ServiceApp {
+export class ServiceApp extends ToldApp {
   readonly #options: ServiceAppOptions;
-  readonly #told: ToldStatus;
   #app: RunnableApp;
   #isWanted = false;
   #unit: UnitProperties | undefined;
@@ -49,13 +47,9 @@ export class ServiceApp {
   #isFrozen = false;
 
   constructor(app: RunnableApp, options: ServiceAppOptions) {
+    super(app.id, options.onChange);
     this.#app = app;
     this.#options = options;
-    this.#told = new ToldStatus(app.id, options.onChange);
-  }
-
-  get status(): RuntimeStatus {
-    return this.#told.now;
   }
 
   /** The control group of its unit, while that has one. */
@@ -125,14 +119,6 @@ export class ServiceApp {
     this.#probe?.hold(this.#isFrozen);
   }
 
-  /**
-   * Resolves when it runs and is healthy, or has no health check.
-   * @throws SvcError `start_failed`, `deadline_exceeded`, `canceled`
-   */
-  async waitHealthy(timeoutMs: number, signal?: AbortSignal): Promise<void> {
-    await this.#told.waitHealthy(timeoutMs, signal);
-  }
-
   #fromUnit(): RuntimeStatus {
     const status = this.#unitStatus();
     return this.#isFrozen && status.state === "RUNNING" ? { ...status, reason: "it is paused" } : status;
@@ -149,7 +135,7 @@ export class ServiceApp {
   }
 
   #publish(): void {
-    this.#told.tell(this.#currentStatus());
+    this.tell(this.#currentStatus());
   }
 
   #currentStatus(): RuntimeStatus {

@@ -1,8 +1,7 @@
 /** From what systemd says of a unit to what svc says of the app. */
 import { constants } from "node:os";
 import type { Manifest } from "../../packages/manifest.ts";
-import { stoppedStatus } from "../container-status.ts";
-import type { RuntimeStatus } from "../runtime.ts";
+import { stoppedStatus, type RuntimeStatus } from "../runtime.ts";
 import type { MainExit } from "./journal.ts";
 import type { UnitProperties } from "./systemd.ts";
 import { keepsExit } from "./unit-text.ts";

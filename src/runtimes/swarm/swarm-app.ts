@@ -1,40 +1,22 @@
 /** One app on a swarm, as it was seen last. */
-import { stoppedStatus } from "../container-status.ts";
+import { portHealth } from "../port-health.ts";
 import { PortProbe } from "../port-probe.ts";
 import type { HealthSpec } from "../process/supervisor-types.ts";
-import type { RunnableApp, RuntimeStatus } from "../runtime.ts";
-import { ToldStatus } from "../told-status.ts";
+import { stoppedStatus, type RunnableApp, type RuntimeStatus } from "../runtime.ts";
+import { ToldApp } from "../told-app.ts";
 import { placementOf } from "./stack-plan.ts";
 import type { SwarmService, SwarmTask } from "./swarm-api.ts";
 import { isUpTask, shownTasks, statusOfStack } from "./task-status.ts";
 
-export interface SwarmAppOptions {
-  /** What is asked of its health at a port; nothing where the swarm asks, or nobody. */
-  readonly healthOf: (app: RunnableApp) => HealthSpec | undefined;
-  /** Called when its status is another one. */
-  readonly onChange: () => void;
-}
-
-export class SwarmApp {
-  readonly #options: SwarmAppOptions;
-  readonly #told: ToldStatus;
+export class SwarmApp extends ToldApp {
   /** Of the tasks that run, by their ids. */
   readonly #probes = new Map<string, PortProbe>();
   #app: RunnableApp | undefined;
   #services: readonly SwarmService[] = [];
   #tasks: readonly SwarmTask[] = [];
 
-  constructor(id: string, options: SwarmAppOptions) {
-    this.#options = options;
-    this.#told = new ToldStatus(id, options.onChange);
-  }
-
   get isWanted(): boolean {
     return this.#app !== undefined;
-  }
-
-  get status(): RuntimeStatus {
-    return this.#told.now;
   }
 
   /** All that the swarm knows of it, ended ones too. */
@@ -58,19 +40,19 @@ export class SwarmApp {
     this.#services = services;
     this.#tasks = tasks;
     this.#watchPorts();
-    this.#tell();
+    this.#publish();
   }
 
-  #tell(): void {
+  #publish(): void {
     const [services, tasks] = [this.#services, this.#tasks];
     const status = statusOfStack({ services, tasks, isWanted: this.isWanted, probed: this.#probed() });
-    this.#told.tell(services.length === 0 ? status : { ...status, tasks: shownTasks(services, tasks) });
+    this.tell(services.length === 0 ? status : { ...status, tasks: shownTasks(services, tasks) });
   }
 
   /** Each task is asked at its node, or all of them where every node answers for them. */
   #watchPorts(): void {
     const app = this.#app;
-    const spec = app && this.#options.healthOf(app);
+    const spec = app && portHealth(app);
     const watched = app === undefined || spec === undefined ? [] : this.#publishing(spec);
     const isMesh = app !== undefined && placementOf(app).ports === "mesh";
     const chosen = isMesh ? watched.slice(0, 1) : watched;
@@ -83,7 +65,7 @@ export class SwarmApp {
         ...(spec.tcp && { tcp: { ...spec.tcp, ...host } }),
         ...(spec.http && { http: { ...spec.http, ...host } }),
       };
-      this.#probes.set(id, new PortProbe(asked, sinceMs, { onChange: () => this.#tell() }));
+      this.#probes.set(id, new PortProbe(asked, sinceMs, { onChange: () => this.#publish() }));
     }
   }
 
@@ -106,7 +88,7 @@ export class SwarmApp {
   }
 
   #probed(): { health: RuntimeStatus["health"]; reason?: string } | undefined {
-    if (this.#app === undefined || this.#options.healthOf(this.#app) === undefined) return undefined;
+    if (this.#app === undefined || portHealth(this.#app) === undefined) return undefined;
     const all = [...this.#probes];
     const sick = all.find(([, { health }]) => health === "unhealthy");
     if (sick !== undefined) {
@@ -120,11 +102,6 @@ export class SwarmApp {
 
   /** The swarm cannot be asked. */
   lost(reason: string): void {
-    if (this.isWanted) this.#told.tell({ ...stoppedStatus, state: "UNKNOWN", reason });
-  }
-
-  /** As {@link ToldStatus.waitHealthy}. */
-  async waitHealthy(timeoutMs: number, signal?: AbortSignal): Promise<void> {
-    await this.#told.waitHealthy(timeoutMs, signal);
+    if (this.isWanted) this.tell({ ...stoppedStatus, state: "UNKNOWN", reason });
   }
 }

@@ -15,8 +15,6 @@ import { openAppTerminal } from "../container-terminals.ts";
 import { sampleApps } from "../container-usage.ts";
 import { FollowingRuntime } from "../followed-apps.ts";
 import { limitsOf } from "../limits.ts";
-import { portHealth } from "../port-health.ts";
-import type { PublishedAddresses } from "../published-addresses.ts";
 import { addressesByPort, publishedPorts } from "../published-ports.ts";
 import type {
   AppRuntime,
@@ -24,15 +22,16 @@ import type {
   FollowLogOptions,
   ImageRuntime,
   LogChunk,
+  PublishedAddresses,
   RollOptions,
   RunnableApp,
   RuntimeLimit,
   RuntimeUsage,
   RuntimeWork,
+  TerminalRequest,
 } from "../runtime.ts";
 import { startFailed } from "../start-failed.ts";
 import { releaseLabel } from "../stuck-containers.ts";
-import type { TerminalRequest } from "../terminal-request.ts";
 import { ComposeStacks, type ComposeStacksOptions } from "./compose-stacks.ts";
 import { DockerStacks, type DockerStacksOptions } from "./docker-stacks.ts";
 import { handOver } from "./handed-files.ts";
@@ -634,10 +633,7 @@ export class SwarmRuntime extends FollowingRuntime<SwarmApp> implements AppRunti
   #appOf(id: string): SwarmApp {
     const known = this.apps.get(id);
     if (known !== undefined) return known;
-    const app = new SwarmApp(id, {
-      healthOf: (runnable) => portHealth(runnable),
-      onChange: () => this.announce(id),
-    });
+    const app = new SwarmApp(id, () => this.announce(id));
     this.#options.state.start();
     this.follow(id, app);
     return app;

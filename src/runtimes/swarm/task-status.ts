@@ -1,6 +1,5 @@
 /** From what a swarm says of the tasks of an app to what svc says of the app. */
-import { stoppedStatus } from "../container-status.ts";
-import type { RuntimeStatus, RuntimeTask } from "../runtime.ts";
+import { stoppedStatus, type RuntimeStatus, type RuntimeTask } from "../runtime.ts";
 import type { SwarmService, SwarmTask } from "./swarm-api.ts";
 
 export interface StackFacts {
