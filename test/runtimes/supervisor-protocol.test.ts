@@ -1,11 +1,9 @@
-import { readdir, readFile, writeFile } from "node:fs/promises";
 import { connect } from "node:net";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import test from "ava";
-import type { SupervisorSpec } from "../../src/runtimes/process/supervisor-types.ts";
 import type { RunnableApp } from "../../src/runtimes/runtime.ts";
-import { Fixture, eventually } from "./support/fixture.ts";
+import { Fixture } from "./support/fixture.ts";
 
 type Message = Record<string, unknown>;
 
@@ -34,7 +32,7 @@ test("a supervisor says who it is, answers what it knows and refuses the rest", 
   });
   for (const [request, answer] of [
     [
-      { id: 1, protocol: 1, cmd: "status", unknown: true },
+      { id: 1, protocol: 1, cmd: "resize", unknown: true },
       { id: 1, ok: true },
     ],
     [
@@ -42,13 +40,13 @@ test("a supervisor says who it is, answers what it knows and refuses the rest", 
       { id: 2, ok: false, error: "unknown command" },
     ],
     [
-      { id: 3, protocol: 9, cmd: "status" },
+      { id: 3, protocol: 9, cmd: "resize" },
       { id: 3, ok: false, error: "protocol 9 is not spoken here" },
     ],
     ["no json", { id: 0, ok: false }],
     ["null", { id: 0, ok: false }],
     [
-      { id: 4, protocol: 1, cmd: "status" },
+      { id: 4, protocol: 1, cmd: "resize" },
       { id: 4, ok: true },
     ],
   ] as const) {
@@ -65,21 +63,5 @@ test("a request without end is cut off, and the app goes on", async (t) => {
   const closed = new Promise((resolve) => socket.once("close", resolve));
   socket.write("x".repeat(1_000_000));
   await closed;
-  t.is(fixture.runtime.status(app.id)?.state, "RUNNING");
-});
-
-test("a changed specification is taken over while the app runs", async (t) => {
-  await using fixture = await Fixture.create();
-  const app = await fixture.shell("while :; do echo 0123456789; sleep 0.01; done");
-  await fixture.runtime.start(app);
-  const path = join(app.runDir, "spec.json");
-  const spec = JSON.parse(await readFile(path, "utf8")) as SupervisorSpec;
-  await writeFile(path, JSON.stringify({ ...spec, logMaxBytes: 400, logMaxFiles: 2 }));
-  using supervisor = dial(app);
-  await supervisor.read();
-  t.like(await supervisor.ask({ id: 1, protocol: 1, cmd: "reload" }), { ok: true });
-  await eventually("rotation", async () => (await readdir(join(app.runDir, "logs"))).length === 2);
-  await writeFile(path, "garbage");
-  t.like(await supervisor.ask({ id: 2, protocol: 1, cmd: "reload" }), { ok: false });
   t.is(fixture.runtime.status(app.id)?.state, "RUNNING");
 });

@@ -79,6 +79,7 @@ export class AppTerminal {
 
   /** @param {Watcher} watcher */
   leave(watcher) {
+    watcher.leave();
     this.#watchers.delete(watcher);
     this.#fit();
   }

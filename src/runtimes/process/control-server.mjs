@@ -28,7 +28,6 @@ const closeMs = 5000;
  * @typedef {object} Controlled what the socket gives access to
  * @property {() => SupervisorState} state
  * @property {(graceMs: number | undefined) => void} stop
- * @property {() => Promise<void>} reload
  * @property {() => Promise<void>} freeze
  * @property {() => void} thaw what {@link Controlled.freeze} has frozen, or is about to
  * @property {LogWriter} log
@@ -44,10 +43,8 @@ export class ControlServer {
   #connections = new Set();
   /** @type {Set<Socket>} */
   #subscribers = new Set();
-  /** Called when the log has grown. @type {Set<() => void>} */
-  #followers = new Set();
-  /** @type {Set<Socket>} */
-  #following = new Set();
+  /** Those that are fed: called when there may be more for them. @type {Map<Socket, () => void>} */
+  #followers = new Map();
   /** Those that watch the terminal. @type {Map<Socket, Watcher>} */
   #watchers = new Map();
   /** For whom the app is frozen. @type {Socket | undefined} */
@@ -89,14 +86,14 @@ export class ControlServer {
 
   /** Lets followers read on. */
   publishLog() {
-    for (const advance of this.#followers) advance();
+    for (const advance of this.#followers.values()) advance();
   }
 
   /** Frees the socket's name at once, and ends once each client has taken what is meant for it, or after some seconds. */
   async close() {
     this.#server.close();
     this.#closing = true;
-    for (const socket of this.#connections) if (!this.#following.has(socket)) socket.end();
+    for (const socket of this.#connections) if (!this.#followers.has(socket)) socket.end();
     this.publishLog();
     const deadline = setTimeout(() => {
       for (const socket of this.#connections) socket.destroy();
@@ -168,15 +165,8 @@ export class ControlServer {
   async #perform(socket, request) {
     const done = /** @type {const} */ ({ type: "reply", id: request.id, ok: true });
     switch (request.cmd) {
-      case "status":
-        send(socket, { ...done, state: this.#controlled.state() });
-        break;
       case "stop":
         this.#controlled.stop(request.graceMs);
-        send(socket, done);
-        break;
-      case "reload":
-        await this.#controlled.reload();
         send(socket, done);
         break;
       case "freeze":
@@ -228,7 +218,37 @@ export class ControlServer {
   }
 
   /**
-   * Sends the log from a position on, at the speed of the reader, until it goes away.
+   * Takes the connection over: sends one message after the other, at the speed of the reader, until it goes away.
+   * @param {Socket} socket
+   * @param {number} id of the request
+   * @param {() => SupervisorMessage | undefined | Promise<SupervisorMessage | undefined>} next undefined while there is none
+   */
+  async #feed(socket, id, next) {
+    if (this.#followers.has(socket)) throw new Error("the connection is taken over already");
+    send(socket, { type: "reply", id, ok: true });
+    let advance = Promise.withResolvers().resolve;
+    const wake = () => advance(undefined);
+    this.#followers.set(socket, wake);
+    socket.on("drain", wake);
+    socket.once("close", wake);
+    try {
+      while (socket.writable) {
+        const news = Promise.withResolvers();
+        advance = news.resolve;
+        const isFull = socket.writableNeedDrain;
+        const message = isFull ? undefined : await next();
+        if (message !== undefined) send(socket, message);
+        if (message?.type === "ended" || (message === undefined && this.#closing && !isFull)) break;
+        if (message === undefined) await news.promise;
+      }
+    } finally {
+      this.#followers.delete(socket);
+      socket.end();
+    }
+  }
+
+  /**
+   * Sends the log from a position on.
    * @param {Socket} socket
    * @param {{ id: number, from?: number, tail?: number }} request
    */
@@ -237,29 +257,14 @@ export class ControlServer {
     const end = log.position;
     const position =
       from === undefined ? await tailPosition(log.directory, tail ?? 0, end) : Math.min(from, end);
-    send(socket, { type: "reply", id, ok: true });
-
-    this.#following.add(socket);
     const reader = new LogReader(log.directory, position);
-    let advance = Promise.withResolvers().resolve;
-    const wake = () => advance(undefined);
-    this.#followers.add(wake);
-    socket.on("drain", wake);
-    socket.once("close", wake);
     try {
-      while (socket.writable) {
-        const news = Promise.withResolvers();
-        advance = news.resolve;
-        const part = socket.writableNeedDrain ? undefined : await reader.next(log.position);
-        if (part === undefined && this.#closing && !socket.writableNeedDrain) break;
-        if (part === undefined) await news.promise;
-        else if (part.text === null) send(socket, { type: "gap", from: part.from, to: part.to });
-        else send(socket, { type: "log", from: part.from, to: part.to, text: part.text });
-      }
+      await this.#feed(socket, id, async () => {
+        const { from: begin = 0, to = 0, text } = (await reader.next(log.position)) ?? {};
+        if (text === undefined) return undefined;
+        return text === null ? { type: "gap", from: begin, to } : { type: "log", from: begin, to, text };
+      });
     } finally {
-      this.#followers.delete(wake);
-      this.#following.delete(socket);
-      socket.end();
       await reader.close();
     }
   }
@@ -273,38 +278,19 @@ export class ControlServer {
     const terminal = this.#controlled.terminal();
     if (terminal === undefined) throw new Error("the app has no terminal");
     if (this.#watchers.has(socket)) throw new Error("it watches already");
-    let advance = Promise.withResolvers().resolve;
-    const wake = () => advance(undefined);
-    const watcher = terminal.watch(size, wake);
+    const watcher = terminal.watch(size, () => this.#followers.get(socket)?.());
     this.#watchers.set(socket, watcher);
-    this.#following.add(socket);
-    this.#followers.add(wake);
-    socket.on("drain", wake);
-    socket.once("close", wake);
-    send(socket, { type: "reply", id, ok: true });
     try {
-      while (socket.writable) {
-        const news = Promise.withResolvers();
-        advance = news.resolve;
-        const isFull = socket.writableNeedDrain;
-        const part = isFull ? undefined : watcher.next();
-        if (part !== undefined) {
-          if ("data" in part) send(socket, { type: "output", data: part.data.toString("base64") });
-          else send(socket, { type: "missed", bytes: part.missedBytes });
-          continue;
-        }
-        if (!isFull && watcher.exitCode !== undefined)
-          send(socket, { type: "ended", code: watcher.exitCode });
-        if (!isFull && (watcher.exitCode !== undefined || this.#closing)) break;
-        await news.promise;
-      }
+      await this.#feed(socket, id, () => {
+        const part = watcher.next();
+        if (part !== undefined && "data" in part)
+          return { type: "output", data: part.data.toString("base64") };
+        if (part !== undefined) return { type: "missed", bytes: part.missedBytes };
+        return watcher.exitCode === undefined ? undefined : { type: "ended", code: watcher.exitCode };
+      });
     } finally {
-      this.#followers.delete(wake);
-      this.#following.delete(socket);
       this.#watchers.delete(socket);
-      watcher.leave();
       terminal.leave(watcher);
-      socket.end();
     }
   }
 

@@ -77,15 +77,6 @@ export class LogWriter {
     });
   }
 
-  /**
-   * Takes other bounds from the next record on.
-   * @param {{ maxBytes: number, maxFiles: number }} bounds
-   */
-  setBounds({ maxBytes, maxFiles }) {
-    this.#maxBytes = maxBytes;
-    this.#maxFiles = maxFiles;
-  }
-
   /** The app's latest lines, 20 at most, each cut at 1,024 characters; forgotten by {@link forgetLines}. */
   get lastLines() {
     return [...this.#lastLines];

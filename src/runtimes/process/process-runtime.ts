@@ -130,11 +130,10 @@ export class ProcessRuntime extends FollowingRuntime<SupervisedApp> implements A
 
   /** What runs now, by app: its main process, whose session is the app's, and its supervisor. */
   runs(): (SampledRun & { supervisorPid: number })[] {
-    return [...this.apps.values()].flatMap(({ ref, state }) => {
+    return [...this.apps.values()].flatMap(({ ref: { id: appId, uid: ownerUid }, state }) => {
       if (state === undefined || state.final) return [];
       const { runId, app, supervisor } = state;
-      const run = { appId: ref.id, ownerUid: ref.uid, runId, ...(app && { pid: app.pid }) };
-      return [{ ...run, supervisorPid: supervisor.pid }];
+      return [{ appId, ownerUid, runId, ...(app && { pid: app.pid }), supervisorPid: supervisor.pid }];
     });
   }
 
@@ -143,11 +142,8 @@ export class ProcessRuntime extends FollowingRuntime<SupervisedApp> implements A
     apps: readonly RunnableApp[],
     signal?: AbortSignal,
   ): Promise<ReadonlyMap<string, RuntimeUsage>> {
-    const runs = apps.flatMap(({ id, uid }) => {
-      const state = this.apps.get(id)?.state;
-      if (state === undefined || state.final) return [];
-      return [{ appId: id, ownerUid: uid, runId: state.runId, ...(state.app && { pid: state.app.pid }) }];
-    });
+    const ids = new Set(apps.map(({ id }) => id));
+    const runs = this.runs().filter(({ appId }) => ids.has(appId));
     return this.#sampler.sample(runs, signal);
   }
 
@@ -158,10 +154,8 @@ export class ProcessRuntime extends FollowingRuntime<SupervisedApp> implements A
   ): Promise<LogChunk> {
     const request = signal && { signal };
     const owner = await this.#options.identities.as(uid);
-    if (tail < 1 || (await owner.stat(runDir, logDirName, request)) === undefined) {
-      return { lines: [], truncated: false, missedBytes: 0 };
-    }
-    const files = await logFilesOf(owner, runDir, request);
+    const files = tail < 1 ? [] : await logFilesOf(owner, runDir, request);
+    if (files.length === 0) return { lines: [], truncated: false, missedBytes: 0 };
     const paths = files.map(({ path }) => path);
     const { data, truncated } = await owner.readTail(runDir, paths, { maxLines: tail, ...request });
     return { lines: parseRecords(data.toString()), truncated, missedBytes: 0 };
@@ -175,9 +169,7 @@ export class ProcessRuntime extends FollowingRuntime<SupervisedApp> implements A
     app: RunnableApp,
     { tail, after, signal }: FollowLogOptions,
   ): AsyncGenerator<LogChunk, void> {
-    const { runDir, uid } = app;
-    const { peerUid, turns } = this.#options;
-    const connection = await connectSupervisor({ runDir, ownerUid: uid, peerUid, turns });
+    const connection = await connectSupervisor(app, this.#options);
     let seen = after?.position ?? (after && (await this.#positionBefore(app, after.timeMs, signal)));
     if (connection === undefined && seen === undefined) {
       // Asked first: what a start prints meanwhile may come twice, and is not missed.
@@ -213,7 +205,6 @@ export class ProcessRuntime extends FollowingRuntime<SupervisedApp> implements A
   /** The start of the log file in which that moment is: what is older in it, who follows knows by its time. */
   async #positionBefore({ runDir, uid }: RunnableApp, timeMs: number, signal: AbortSignal): Promise<number> {
     const owner = await this.#options.identities.as(uid);
-    if ((await owner.stat(runDir, logDirName, { signal })) === undefined) return 0;
     const files = await logFilesOf(owner, runDir, { signal });
     for (const { path, start } of files.toReversed()) {
       const head = await firstOf(owner.openRead(runDir, path, { signal }));
@@ -227,7 +218,6 @@ export class ProcessRuntime extends FollowingRuntime<SupervisedApp> implements A
   /** Where the log ends now. */
   async #logEnd({ runDir, uid }: RunnableApp, signal: AbortSignal): Promise<number> {
     const owner = await this.#options.identities.as(uid);
-    if ((await owner.stat(runDir, logDirName, { signal })) === undefined) return 0;
     const last = (await logFilesOf(owner, runDir, { signal })).at(-1);
     if (last === undefined) return 0;
     return last.start + ((await owner.stat(runDir, last.path, { signal }))?.sizeBytes ?? 0);
@@ -293,12 +283,13 @@ interface OwnedLogFile {
   readonly start: number;
 }
 
-/** The files of a log, the oldest first. */
+/** The files of a log, the oldest first; none where nothing was ever started. */
 async function logFilesOf(
   owner: Identity,
   runDir: string,
   options?: RequestOptions,
 ): Promise<readonly OwnedLogFile[]> {
+  if ((await owner.stat(runDir, logDirName, options)) === undefined) return [];
   return (await owner.list(runDir, logDirName, options)).flatMap(({ name, type }) => {
     const start = logFileStart(name);
     return type === "file" && start !== undefined ? [{ path: `${logDirName}/${name}`, start }] : [];

@@ -22,7 +22,7 @@ import {
 import type { TerminalEvent } from "./supervisor-types.ts";
 
 /** What a supervisor is reached with. */
-export type Supervision = Pick<ConnectOptions, "peerUid" | "turns"> & { readonly identities: Identities };
+export type Supervision = ConnectOptions & { readonly identities: Identities };
 
 /** The app's own, which its supervisor has; or a program as its owner, in its directory and environment, whether it runs or not. */
 export async function openProcessTerminal(
@@ -47,12 +47,12 @@ export async function openProcessTerminal(
 }
 
 async function watchApp(
-  { peerUid, turns }: Supervision,
-  { id, uid, runDir }: RunnableApp,
+  supervision: Supervision,
+  app: RunnableApp,
   size: TerminalSize | undefined,
 ): Promise<Terminal> {
-  const connection = await connectSupervisor({ runDir, ownerUid: uid, peerUid, turns });
-  if (connection === undefined) throw appNotRunning(id);
+  const connection = await connectSupervisor(app, supervision);
+  if (connection === undefined) throw appNotRunning(app.id);
   try {
     return new AppTerminal(connection, await connection.attach(size));
   } catch (error) {

@@ -140,9 +140,9 @@ export class SupervisedApp {
 
   /** See {@link ProcessRuntime.freeze}. */
   async freeze(): Promise<void> {
-    const { id, runDir, uid } = this.ref;
-    const { peerUid, turns, log } = this.#options;
-    const connection = await connectSupervisor({ runDir, ownerUid: uid, peerUid, turns });
+    const { id } = this.ref;
+    const { log } = this.#options;
+    const connection = await connectSupervisor(this.ref, this.#options);
     if (connection === undefined) throw appNotRunning(id);
     const hold = { connection, isHeld: true };
     void connection

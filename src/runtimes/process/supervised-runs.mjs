@@ -13,7 +13,6 @@ import { monotonicMs } from "./monotonic.mjs";
 import { waitForCgroup } from "./own-cgroup.mjs";
 import { OwnListener } from "./own-listener.mjs";
 import { RestartPolicy } from "./restart-policy.mjs";
-import { readSpec } from "./run-files.mjs";
 import { StateFile } from "./state-file.mjs";
 
 /** @import { AppExit, AppProcess } from "./app-process.mjs" */
@@ -68,7 +67,6 @@ export class SupervisedRuns {
       {
         state: () => this.#state,
         stop: (graceMs) => this.stop(graceMs),
-        reload: () => this.#reload(),
         freeze: () => this.#freeze(),
         thaw: () => this.#thaw(),
         log: this.#log,
@@ -273,14 +271,6 @@ export class SupervisedRuns {
     if (this.#state.frozen === undefined) return;
     delete this.#state.frozen;
     void this.#changed();
-  }
-
-  async #reload() {
-    const { appId, runId } = this.#spec;
-    this.#spec = { ...readSpec(), appId, runId };
-    this.#policy.update(this.#spec.restart);
-    this.#log.setBounds({ maxBytes: this.#spec.logMaxBytes, maxFiles: this.#spec.logMaxFiles });
-    await this.#log.note("took over a changed specification");
   }
 
   async #finish() {

@@ -5,6 +5,7 @@ import { SvcError } from "../../errors.ts";
 import type { FairTurns } from "../../lib/fair-turns.ts";
 import { boundedLines } from "../../lib/lines.ts";
 import type { TerminalSize } from "../../lib/terminal.ts";
+import type { RunnableApp } from "../runtime.ts";
 import { maxMessageLength, parseMessage } from "./supervisor-messages.ts";
 import type {
   HelloMessage,
@@ -20,7 +21,7 @@ import type {
 const protocolVersion = 1;
 /** `O_PATH` of open(2): a handle on the directory's place, with no right to read it. */
 const O_PATH = 0o10000000;
-const defaultTimeoutMs = 5000;
+const answerTimeoutMs = 5000;
 /** Of what is typed, in one message: a supervisor takes lines of 64 KiB. */
 const maxTypedBytes = 32 * 1024;
 
@@ -28,27 +29,25 @@ const maxTypedBytes = 32 * 1024;
 export type PeerUid = (socket: Socket) => number;
 
 export interface ConnectOptions {
-  /** The app's run directory, in which the socket lies. */
-  runDir: string;
-  /** Whoever else answers is not talked to. */
-  ownerUid: number;
   peerUid: PeerUid;
   /** In which its messages are read, among its owner's other work. */
-  turns?: FairTurns | undefined;
-  timeoutMs?: number;
+  turns?: FairTurns;
 }
 
 /**
  * Connects to the supervisor of an app.
  *
  * The path of the socket may be longer than a socket address can be, and a part of it belongs to the owner: it is
- * reached through a handle of the run directory, and who listens there is asked of the kernel before a byte is sent.
+ * reached through a handle of the run directory, and who listens there is asked of the kernel before a byte is sent:
+ * whoever else than the owner answers is not talked to.
  * @returns undefined when no supervisor listens
  * @throws SvcError `unavailable` when something else answers, or nothing in time
  */
-export async function connectSupervisor(options: ConnectOptions): Promise<SupervisorConnection | undefined> {
-  const { runDir, ownerUid, peerUid, turns, timeoutMs = defaultTimeoutMs } = options;
-  const signal = AbortSignal.timeout(timeoutMs);
+export async function connectSupervisor(
+  { runDir, uid: ownerUid }: Pick<RunnableApp, "runDir" | "uid">,
+  { peerUid, turns }: ConnectOptions,
+): Promise<SupervisorConnection | undefined> {
+  const signal = AbortSignal.timeout(answerTimeoutMs);
   const socket = await openSocket(runDir, signal);
   if (socket === undefined) return undefined;
   const messages = readMessages(socket, () => turns?.wait(`uid ${ownerUid}`));
@@ -110,7 +109,7 @@ export class SupervisorConnection {
   }
 
   /** Asks for something while {@link watch} runs. @throws SvcError `unavailable` when it is refused or not answered in time */
-  async request(command: SupervisorCommand, timeoutMs = defaultTimeoutMs): Promise<void> {
+  async request(command: SupervisorCommand, timeoutMs = answerTimeoutMs): Promise<void> {
     const reply = Promise.withResolvers<undefined>();
     const id = this.#send(command);
     this.#replies.set(id, reply);
@@ -141,7 +140,7 @@ export class SupervisorConnection {
    */
   async attach(size: TerminalSize | undefined): Promise<AsyncIterable<TerminalEvent>> {
     const id = this.#send({ cmd: "attach", ...(size && { size }) });
-    const timer = setTimeout(() => this.close(), defaultTimeoutMs);
+    const timer = setTimeout(() => this.close(), answerTimeoutMs);
     try {
       const { value: answer } = await this.#messages.next();
       if (answer?.type !== "reply" || answer.id !== id)

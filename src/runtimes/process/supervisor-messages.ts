@@ -81,8 +81,7 @@ function parseHello(fields: Fields): HelloMessage {
 function parseReply(fields: Fields): SupervisorMessage {
   const id = count(fields["id"]);
   if (fields["ok"] !== true) return { type: "reply", id, ok: false, error: text(fields["error"]) };
-  const state = toState(fields["state"]);
-  return { type: "reply", id, ok: true, ...(state && { state }) };
+  return { type: "reply", id, ok: true };
 }
 
 function toState(value: unknown): SupervisorState | undefined {

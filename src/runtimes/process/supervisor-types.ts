@@ -111,7 +111,7 @@ export interface ProcessIdentity {
 export type SupervisorPhase = "STARTING" | "RUNNING" | "STOPPING" | "STOPPED" | "CRASHED";
 export type HealthState = "starting" | "healthy" | "unhealthy";
 
-/** `state.json` and the answer to `status`. */
+/** `state.json`, and what is told of it. */
 export interface SupervisorState {
   version: 1;
   appId: string;
@@ -162,7 +162,6 @@ export interface HelloMessage {
 
 /** What a client may ask. `follow` takes the connection over: nothing else is answered on it afterwards. */
 export type SupervisorCommand =
-  | { cmd: "status" }
   /** Ends the app and then the supervisor; answered at once, the end shows in the state. */
   | { cmd: "stop"; graceMs?: number }
   /** From now on every change of the state arrives as a `state` event, the present one first. */
@@ -171,8 +170,6 @@ export type SupervisorCommand =
   | { cmd: "follow"; from?: number; tail?: number }
   /** Freezes all processes of the app, until this connection ends in whatever way; answered when they are. */
   | { cmd: "freeze" }
-  /** Takes over `spec.json`; command and environment hold from the next restart. */
-  | { cmd: "reload" }
   /**
    * What the app's terminal shows, its last screen first, until the app ends. Takes the connection over, but for the two
    * below. `size` is that of the watcher's window, if it has one: the terminal is as large as the smallest of them.
@@ -190,8 +187,7 @@ export type SupervisorCommand =
 export type SupervisorRequest = SupervisorCommand & { id: number; protocol: number };
 
 export type SupervisorReply =
-  | { type: "reply"; id: number; ok: true; state?: SupervisorState }
-  | { type: "reply"; id: number; ok: false; error: string };
+  { type: "reply"; id: number; ok: true } | { type: "reply"; id: number; ok: false; error: string };
 
 export interface StateEvent {
   type: "state";

@@ -7,20 +7,20 @@ import { readProcessIdentity } from "../../lib/process-identity.ts";
 import type { RunnableApp } from "../runtime.ts";
 import { StatusChanges } from "../status-changes.ts";
 import { neverStarted, statusOf, type ProcessStatus } from "./process-status.ts";
-import type { FairTurns } from "../../lib/fair-turns.ts";
 import type { Log } from "../../lib/log.ts";
-import { connectSupervisor, type PeerUid, type SupervisorConnection } from "./supervisor-connection.ts";
+import {
+  connectSupervisor,
+  type ConnectOptions,
+  type SupervisorConnection,
+} from "./supervisor-connection.ts";
 import { parseState } from "./supervisor-messages.ts";
 import type { SupervisorState } from "./supervisor-types.ts";
 
 /** Where an app runs, and as whom: supervisor and app have the identity of `uid`, which owns `runDir` alone (0700). */
 export type ProcessAppRef = Pick<RunnableApp, "id" | "uid" | "runDir">;
 
-export interface SupervisorWatchOptions {
+export interface SupervisorWatchOptions extends ConnectOptions {
   identities: Identities;
-  peerUid: PeerUid;
-  /** In which supervisors' messages are read, among their owners' other work. */
-  turns?: FairTurns;
   /** `/proc/sys/kernel/random/boot_id`. */
   bootId: string;
   log: Pick<Log, "info" | "warn">;
@@ -93,9 +93,7 @@ export class SupervisorWatch {
   /** Whether a supervisor is there; connects to it when that is not so yet. */
   async attach(): Promise<boolean> {
     if (this.#connection && this.#state?.final !== true) return true;
-    const { id, runDir, uid } = this.#ref;
-    const { peerUid, turns } = this.#options;
-    const connection = await connectSupervisor({ runDir, ownerUid: uid, peerUid, turns });
+    const connection = await connectSupervisor(this.#ref, this.#options);
     if (connection === undefined) return false;
     const first = Promise.withResolvers<boolean>();
     let isMet = false;
@@ -110,7 +108,7 @@ export class SupervisorWatch {
         first.resolve(!state.final);
       })
       .catch((error: unknown) =>
-        this.#options.log.warn({ app: id, err: error }, "talk with a supervisor failed"),
+        this.#options.log.warn({ app: this.#ref.id, err: error }, "talk with a supervisor failed"),
       )
       .finally(() => {
         clearTimeout(giveUp);
