@@ -3,7 +3,7 @@ import type { Container } from "dockerode";
 import { isMadeFor, madeForFilter } from "../docker/attribution.ts";
 import { isUpState, type ContainerRecord } from "../docker/container-record.ts";
 import type { EngineState } from "../docker/engine-state.ts";
-import type { DockerEngine } from "../docker/engine.ts";
+import type { DockerEngine, OperationOptions } from "../docker/engine.ts";
 import type { EngineEvents } from "../docker/events.ts";
 import { asideName, isSetAside, releaseOf } from "./stuck-containers.ts";
 
@@ -79,21 +79,13 @@ export class AppContainers {
   }
 
   async start(id: string): Promise<void> {
-    await this.#options.engine.operate(
-      `start a container of app "${this.#appId}"`,
-      (docker) => docker.getContainer(id).start().catch(unlessStatus(304)),
-      { timeoutMs: changeTimeoutMs },
-    );
+    await this.#change(`start ${this.#one}`, id, (container) => container.start().catch(unlessStatus(304)));
   }
 
   /** Has its name free for another one. It is none of any release from then on. */
   async setAside(container: Pick<ContainerRecord, "id" | "name">): Promise<void> {
     const { id } = container;
-    await this.#options.engine.operate(
-      `set a container of app "${this.#appId}" aside`,
-      (docker) => docker.getContainer(id).rename({ name: asideName(container) }),
-      { timeoutMs: changeTimeoutMs },
-    );
+    await this.#change(`set ${this.#one} aside`, id, (found) => found.rename({ name: asideName(container) }));
     await this.#options.state.refreshContainer(id);
   }
 
@@ -103,35 +95,23 @@ export class AppContainers {
   }
 
   async pause(id: string): Promise<void> {
-    await this.#options.engine.operate(
-      `pause a container of app "${this.#appId}"`,
-      (docker) => docker.getContainer(id).pause(),
-      { timeoutMs: changeTimeoutMs },
-    );
+    await this.#change(`pause ${this.#one}`, id, (container) => container.pause());
   }
 
   /** Resolves with whether it was paused. */
   async unpause(id: string): Promise<boolean> {
-    const container = await this.#options.state.refreshContainer(id);
-    if (container?.state !== "paused") return false;
-    await this.#options.engine.operate(
-      `unpause a container of app "${this.#appId}"`,
-      (docker) => docker.getContainer(id).unpause().catch(unlessStatus(404, 409)),
-      { timeoutMs: changeTimeoutMs },
+    if ((await this.#options.state.refreshContainer(id))?.state !== "paused") return false;
+    await this.#change(`unpause ${this.#one}`, id, (container) =>
+      container.unpause().catch(unlessStatus(404, 409)),
     );
     return true;
   }
 
   async stop(id: string, graceMs: number): Promise<void> {
-    await this.#options.engine.operate(
-      `stop a container of app "${this.#appId}"`,
-      (docker) =>
-        docker
-          .getContainer(id)
-          .stop({ t: Math.ceil(graceMs / 1000) })
-          .catch(unlessStatus(304, 404)),
-      { timeoutMs: graceMs + stopMarginMs, of: `the stop of app "${this.#appId}"` },
-    );
+    const options = { timeoutMs: graceMs + stopMarginMs, of: `the stop of app "${this.#appId}"` };
+    const stop = (container: Container): Promise<unknown> =>
+      container.stop({ t: Math.ceil(graceMs / 1000) }).catch(unlessStatus(304, 404));
+    await this.#change(`stop ${this.#one}`, id, stop, options);
   }
 
   /** Ends all that run, together. */
@@ -163,14 +143,23 @@ export class AppContainers {
       const { id, state } = container;
       const traits = { isUp: isUpState(state), wasSetAside: isSetAside(container) };
       if (!isChosen({ release: releaseOf(container) ?? "", ...traits }, container)) continue;
-      await this.#options.engine.operate(
-        `remove a container of app "${this.#appId}"`,
-        (docker) => removeWhole(docker.getContainer(id)),
-        { timeoutMs: changeTimeoutMs },
-      );
+      await this.#change(`remove ${this.#one}`, id, removeWhole);
       removed.push(container);
     }
     return removed;
+  }
+
+  get #one(): string {
+    return `a container of app "${this.#appId}"`;
+  }
+
+  async #change(
+    what: string,
+    id: string,
+    work: (container: Container) => Promise<unknown>,
+    options: OperationOptions = { timeoutMs: changeTimeoutMs },
+  ): Promise<void> {
+    await this.#options.engine.operate(what, (docker) => work(docker.getContainer(id)), options);
   }
 
   #own(containers: readonly ContainerRecord[]): ContainerRecord[] {

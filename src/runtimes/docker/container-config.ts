@@ -2,18 +2,15 @@
 import { createHash } from "node:crypto";
 import type { ContainerCreateOptions, HostConfig } from "dockerode";
 import { appLabels, imageLabel } from "../../docker/attribution.ts";
-import {
-  hasOwnTerminal,
-  type DockerRuntime,
-  type HealthCheck,
-  type Manifest,
-} from "../../packages/manifest.ts";
+import { hasOwnTerminal, type DockerRuntime, type Manifest } from "../../packages/manifest.ts";
+import { mapValues } from "../../lib/map-values.ts";
 import { resolveSettings } from "../../packages/settings.ts";
 import { releaseLabel } from "../stuck-containers.ts";
 import { ownerSpec } from "../container-policy.ts";
 import { publishedPorts, type PublishOptions } from "../published-ports.ts";
 import type { RunnableApp } from "../runtime.ts";
 import { settingsDigest, settingsLabel } from "../settings-digest.ts";
+import { dockerRuntime } from "./app-images.ts";
 import { appMounts, containerEnvironment, containerExpander } from "./container-scope.ts";
 
 export interface ContainerConfigOptions extends PublishOptions {
@@ -50,9 +47,7 @@ const nanoCpus = 1_000_000_000;
 
 /** @throws Error for an app that does not run as one container */
 export function containerConfig(app: RunnableApp, options: ContainerConfigOptions): ContainerConfig {
-  const { runtime } = app.manifest;
-  if (runtime.kind !== "docker") throw new Error(`app ${app.id} runs as ${runtime.kind}`);
-  const plain = createOptions(app, runtime, options);
+  const plain = createOptions(app, dockerRuntime(app), options);
   const release = createHash("sha256")
     .update(JSON.stringify([settingsDigest(app), plain]))
     .digest("hex")
@@ -73,6 +68,7 @@ function createOptions(
   options: ContainerConfigOptions,
 ): ContainerConfig["options"] {
   const { imageId, owner } = options;
+  const bindings = portBindings(app, options);
   const { manifest } = app;
   const expand = containerExpander(app);
   const { args } = resolveSettings(manifest, app.settings);
@@ -92,12 +88,17 @@ function createOptions(
     StopSignal: manifest.stop.signal,
     // For when the engine itself ends it, at a shutdown of the host.
     StopTimeout: Math.ceil(manifest.stop.graceMs / 1000),
-    ...portsOf(app, runtime, options),
-    HostConfig: hostConfig(app, runtime, options),
+    ...(runtime.network === "bridge" && { ExposedPorts: mapValues(bindings, () => ({})) }),
+    HostConfig: hostConfig(app, runtime, bindings, options),
   };
 }
 
-function hostConfig(app: RunnableApp, runtime: DockerRuntime, options: ContainerConfigOptions): HostConfig {
+function hostConfig(
+  app: RunnableApp,
+  runtime: DockerRuntime,
+  bindings: PortBindings,
+  options: ContainerConfigOptions,
+): HostConfig {
   const { limits } = app.manifest;
   const mounts = [
     ...appMounts(app, runtime),
@@ -125,53 +126,29 @@ function hostConfig(app: RunnableApp, runtime: DockerRuntime, options: Container
     ...(runtime.pid === "host" && { PidMode: "host" }),
     ...(runtime.ipc === "host" && { IpcMode: "host" }),
     ...(runtime.capabilities.length > 0 && { CapAdd: runtime.capabilities }),
-    ...(runtime.devices.length > 0 && { Devices: runtime.devices.map(deviceMapping) }),
+    ...(runtime.devices.length > 0 && {
+      Devices: runtime.devices.map((path) => ({
+        ...{ PathOnHost: path, PathInContainer: path, CgroupPermissions: "rwm" },
+      })),
+    }),
     ...(runtime.groups !== undefined && { GroupAdd: runtime.groups.map(String) }),
     ...(limits.memoryBytes !== undefined && { Memory: limits.memoryBytes }),
     ...(limits.cpus !== undefined && { NanoCpus: Math.round(limits.cpus * nanoCpus) }),
     ...(limits.openFiles !== undefined && {
       Ulimits: [{ Name: "nofile", Soft: limits.openFiles, Hard: limits.openFiles }],
     }),
-    ...(runtime.network === "bridge" && { PortBindings: portBindings(app, options) }),
+    ...(runtime.network === "bridge" && { PortBindings: bindings }),
   };
 }
 
-function deviceMapping(path: string): {
-  PathOnHost: string;
-  PathInContainer: string;
-  CgroupPermissions: string;
-} {
-  return { PathOnHost: path, PathInContainer: path, CgroupPermissions: "rwm" };
-}
+/** Where of the host the ports of the container are published, such as `8080/tcp`. */
+type PortBindings = Record<string, { HostIp: string; HostPort: string }[]>;
 
-/** Ports of the container by those of the host, resolved from the settings. */
-function containerPorts(
-  app: RunnableApp,
-  options: PublishOptions,
-): { inside: string; port: number; address: string }[] {
+function portBindings(app: RunnableApp, options: PublishOptions): PortBindings {
   const declared = new Map(app.manifest.ports.map((port) => [port.name, port.containerPort]));
-  return publishedPorts(app, options).map(({ name, protocol, port, address }) => ({
-    inside: `${declared.get(name) ?? port}/${protocol}`,
-    port,
-    address,
-  }));
-}
-
-function portsOf(
-  app: RunnableApp,
-  runtime: DockerRuntime,
-  options: PublishOptions,
-): Pick<ContainerCreateOptions, "ExposedPorts"> {
-  if (runtime.network !== "bridge") return {};
-  return { ExposedPorts: Object.fromEntries(containerPorts(app, options).map(({ inside }) => [inside, {}])) };
-}
-
-function portBindings(
-  app: RunnableApp,
-  options: PublishOptions,
-): Record<string, { HostIp: string; HostPort: string }[]> {
-  const bindings: Record<string, { HostIp: string; HostPort: string }[]> = {};
-  for (const { inside, port, address } of containerPorts(app, options)) {
+  const bindings: PortBindings = {};
+  for (const { name, protocol, port, address } of publishedPorts(app, options)) {
+    const inside = `${declared.get(name) ?? port}/${protocol}`;
     (bindings[inside] ??= []).push({ HostIp: address, HostPort: String(port) });
   }
   return bindings;
@@ -184,14 +161,13 @@ function healthcheckOf(
 ): Pick<ContainerCreateOptions, "Healthcheck"> {
   if (health === undefined) return {};
   if (health.probe.kind !== "exec") return { Healthcheck: { Test: ["NONE"] } };
-  return { Healthcheck: { Test: ["CMD", ...health.probe.argv.map(expand)], ...healthTimes(health) } };
-}
-
-function healthTimes({ intervalMs, timeoutMs, startPeriodMs, retries }: HealthCheck) {
   return {
-    Interval: intervalMs * nanosecondsPerMs,
-    Timeout: timeoutMs * nanosecondsPerMs,
-    StartPeriod: startPeriodMs * nanosecondsPerMs,
-    Retries: retries,
+    Healthcheck: {
+      Test: ["CMD", ...health.probe.argv.map(expand)],
+      Interval: health.intervalMs * nanosecondsPerMs,
+      Timeout: health.timeoutMs * nanosecondsPerMs,
+      StartPeriod: health.startPeriodMs * nanosecondsPerMs,
+      Retries: health.retries,
+    },
   };
 }

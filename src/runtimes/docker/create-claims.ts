@@ -26,15 +26,14 @@ const harmlessOnHost = new Set([
   ...["RestartPolicy", "AutoRemove", "CapDrop", "Dns", "DnsOptions", "DnsSearch", "ExtraHosts", "Init"],
   ...["ReadonlyRootfs", "ShmSize", "Tmpfs", "Memory", "MemoryReservation", "MemorySwap", "MemorySwappiness"],
   ...["NanoCpus", "CpuShares", "CpuPeriod", "CpuQuota", "CpusetCpus", "CpusetMems", "PidsLimit", "Ulimits"],
-  ...["ConsoleSize"],
+  ...["ConsoleSize", "PublishAllPorts"],
 ]);
 
 type Reader = (value: unknown, claims: Draft) => void;
 
 /** Options that have a meaning for the host, and how to read it. */
 const readers: Readonly<Record<string, Reader>> = {
-  Privileged: flag("privileged", "runs privileged"),
-  PublishAllPorts: () => undefined,
+  Privileged: (_value, { asks }) => asks.push({ permission: "privileged", what: "runs privileged" }),
   NetworkMode: (value, { asks, network }) =>
     asks.push(...namespaceAsks("network", text(value), new Set(["default", "bridge", "none", network]))),
   PidMode: namespace("pid", []),
@@ -60,11 +59,11 @@ const readers: Readonly<Record<string, Reader>> = {
   VolumeDriver: (value, { asks }) => asks.push(...volumeDriverAsks(text(value), undefined)),
   Links: list("host_network", "links to the container"),
   LogConfig: (value, { asks }) => asks.push(...logDriverAsks(text(record(value)["Type"]))),
-  Binds: (value, { asks, binds }) => {
-    for (const bind of texts(value)) readBind(bind, asks, binds);
+  Binds: (value, draft) => {
+    for (const bind of texts(value)) readBind(bind, draft);
   },
-  Mounts: (value, { asks, binds }) => {
-    for (const mount of records(value)) readMount(mount, asks, binds);
+  Mounts: (value, draft) => {
+    for (const mount of records(value)) readMount(mount, draft);
   },
   PortBindings: (value, { hostPorts }) => {
     for (const binding of Object.values(record(value)).flatMap(records)) {
@@ -110,7 +109,7 @@ function unknownOption(key: string): HostAsk {
   return { permission: "privileged", what: `sets ${key}` };
 }
 
-function readBind(bind: string, asks: HostAsk[], binds: Bind[]): void {
+function readBind(bind: string, { asks, binds }: Draft): void {
   const [source = "", , options = ""] = bind.split(":");
   // A name is a volume of the engine, which another app may have.
   if (!source.startsWith("/")) {
@@ -124,7 +123,7 @@ function readBind(bind: string, asks: HostAsk[], binds: Bind[]): void {
   binds.push(bindOf(source, words.includes("ro")));
 }
 
-function readMount(mount: Readonly<Record<string, unknown>>, asks: HostAsk[], binds: Bind[]): void {
+function readMount(mount: Readonly<Record<string, unknown>>, { asks, binds }: Draft): void {
   const source = text(mount["Source"]);
   switch (mount["Type"]) {
     case "tmpfs":
@@ -142,12 +141,6 @@ function readMount(mount: Readonly<Record<string, unknown>>, asks: HostAsk[], bi
     default:
       asks.push({ permission: "host_mounts", what: `mounts "${source}" as ${text(mount["Type"])}` });
   }
-}
-
-function flag(permission: HostAsk["permission"], what: string): Reader {
-  return (value, { asks }) => {
-    if (value !== false) asks.push({ permission, what });
-  };
 }
 
 function some(permission: HostAsk["permission"], what: string): Reader {
