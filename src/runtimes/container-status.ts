@@ -134,7 +134,7 @@ function statusOfSeveral(all: readonly RuntimeStatus[]): RuntimeStatus {
   return { ...known, state: first.state, reason: first.reason, health: "none" };
 }
 
-function worstHealth(all: readonly RuntimeStatus[]): RuntimeStatus["health"] {
+export function worstHealth(all: readonly RuntimeStatus[]): RuntimeStatus["health"] {
   const order = ["unhealthy", "starting", "healthy"] as const;
   return order.find((word) => all.some(({ health }) => health === word)) ?? "none";
 }

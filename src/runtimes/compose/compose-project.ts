@@ -376,6 +376,11 @@ export class ComposeProjects {
     }
   }
 
+  /** Whether it may have volumes of the engine, as it was kept last. */
+  async hasVolumes(id: string): Promise<boolean> {
+    return Object.keys(recordOf((await this.kept(id))?.["volumes"])).length > 0;
+  }
+
   async forget(id: string): Promise<void> {
     this.#configs.delete(id);
     await rm(posix.dirname(this.#path(id)), { recursive: true, force: true });

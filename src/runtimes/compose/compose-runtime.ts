@@ -47,7 +47,6 @@ import { makeExternal, withSubnets } from "./project-networks.ts";
 import { ProjectVolumes } from "./project-volumes.ts";
 import { followProjectLog, readProjectLog } from "./project-logs.ts";
 import { unwritableBinds } from "./unwritable-binds.ts";
-import { copyVolumes, isCopied } from "./volume-copy.ts";
 import { handVolumesOver } from "./volume-owner.ts";
 
 export interface ComposeRuntimeOptions extends ContainerRuntimeOptions {
@@ -87,10 +86,7 @@ export class ComposeRuntime extends ContainerRuntime {
     });
     this.volumes = new ProjectVolumes({
       ...options,
-      mayHave: async (id) => {
-        const document = await this.#projects.kept(id);
-        return document !== undefined && Object.keys(recordOf(document["volumes"])).length > 0;
-      },
+      mayHave: (id) => this.#projects.hasVolumes(id),
       release: async (id) => {
         await this.#requireUnused(id, "restored");
         await this.appOf(id).containers.remove();
@@ -140,30 +136,12 @@ export class ComposeRuntime extends ContainerRuntime {
     await this.#projects.keepData(app, ["directory", "file"]);
   }
 
-  async sharedData(id: string): Promise<string[]> {
+  sharedData(id: string): Promise<string[]> {
     return this.volumes.sharedNames(id);
   }
 
-  async copyData(from: RunnableApp, to: RunnableApp, work: RuntimeWork): Promise<number> {
-    const volumes = await this.volumes.all(from.id);
-    const own = volumes.filter((volume) => isCopied(volume, from.id));
-    if (own.length === 0) return 0;
-    // From now on there is something of the copy on the engine.
-    this.appOf(to.id);
-    const image = await this.#anyImage(from.id);
-    const { engine, storeId } = this.#options;
-    return copyVolumes({ ...work, engine, storeId, volumes: own, image, appId: to.id });
-  }
-
-  /** One that the app has run. @throws SvcError `failed_precondition` when all of them were removed */
-  async #anyImage(id: string): Promise<string> {
-    const [container] = await this.#containers(id);
-    if (container !== undefined) return container.ImageID;
-    for (const reference of imagesOf((await this.#projects.kept(id)) ?? {})) {
-      if ((await this.#images.inspect(reference)) !== undefined) return reference;
-    }
-    const message = `the volumes of app "${id}" cannot be copied without an image of it, and all were removed: start it once`;
-    throw new SvcError("not_possible", message);
+  copyData(from: RunnableApp, to: RunnableApp, work: RuntimeWork): Promise<number> {
+    return this.volumes.copy(from.id, to.id, work);
   }
 
   protected checkAgain(app: RunnableApp): Promise<void> {
@@ -221,8 +199,9 @@ export class ComposeRuntime extends ContainerRuntime {
 
   /** As the engine has them now: those that compose has just made, before their events have come. */
   #containers(id: string): Promise<ContainerInfo[]> {
-    return this.#options.engine.call(`list the containers of app "${id}"`, (docker) =>
-      docker.listContainers({ all: true, filters: this.#filters(id) }),
+    const { engine, storeId } = this.#options;
+    return engine.call(`list the containers of app "${id}"`, (docker) =>
+      docker.listContainers({ all: true, filters: madeForFilter(id, storeId) }),
     );
   }
 
@@ -248,10 +227,6 @@ export class ComposeRuntime extends ContainerRuntime {
       name: `${composeProjectOf(app.id)}-volumes`,
       labels: appLabels(app.id, storeId),
     });
-  }
-
-  #filters(id: string): { label: string[] } {
-    return madeForFilter(id, this.#options.storeId);
   }
 
   protected async toPublish({ id }: RunnableApp): Promise<PublishedAddresses> {

@@ -22,9 +22,9 @@ import {
 import type { DiskMeter } from "../../docker/disk-usage.ts";
 import type { DockerEngine } from "../../docker/engine.ts";
 import { SvcError } from "../../errors.ts";
-import type { EngineVolumes } from "../runtime.ts";
+import type { EngineVolumes, RuntimeWork } from "../runtime.ts";
 import { withEmptyImage } from "./empty-image.ts";
-import { isCopied } from "./volume-copy.ts";
+import { copyVolumes, isCopied } from "./volume-copy.ts";
 import { withVolumes, type VolumeHelper } from "./volume-helper.ts";
 
 export interface ProjectVolumesOptions {
@@ -70,6 +70,15 @@ export class ProjectVolumes implements EngineVolumes {
   async sharedNames(id: string): Promise<string[]> {
     const shared = (await this.all(id)).filter((volume) => !isCopied(volume, id));
     return shared.map(({ Name }) => Name);
+  }
+
+  /** Copies the app's own for a copy of it, which has none; resolves with the bytes. */
+  async copy(id: string, copyId: string, work: RuntimeWork): Promise<number> {
+    const volumes = (await this.all(id)).filter((volume) => isCopied(volume, id));
+    if (volumes.length === 0) return 0;
+    this.#options.touch(copyId);
+    const { engine, storeId } = this.#options;
+    return copyVolumes({ ...work, engine, storeId, volumes, appId: copyId });
   }
 
   /** The bytes that were freed. */

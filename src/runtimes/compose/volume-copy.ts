@@ -1,5 +1,6 @@
 /** The volumes of a project for a copy of it, bytes and owners as they are. */
 import { Readable } from "node:stream";
+import type Dockerode from "dockerode";
 import type { VolumeInspectInfo } from "dockerode";
 import {
   appLabels,
@@ -9,6 +10,7 @@ import {
 } from "../../docker/attribution.ts";
 import type { DockerEngine } from "../../docker/engine.ts";
 import type { RuntimeWork } from "../runtime.ts";
+import { withEmptyImage } from "./empty-image.ts";
 import { withVolumes } from "./volume-helper.ts";
 
 export interface VolumeCopyOptions extends RuntimeWork {
@@ -16,8 +18,6 @@ export interface VolumeCopyOptions extends RuntimeWork {
   storeId: string;
   /** Of the original. */
   volumes: readonly VolumeInspectInfo[];
-  /** Id or reference of an image that is there. */
-  image: string;
   /** Id of the copy. */
   appId: string;
 }
@@ -41,7 +41,16 @@ export function isCopied(volume: VolumeInspectInfo, appId: string): boolean {
 
 /** Makes the volumes of a copy, which has none; resolves with the bytes of their archives. */
 export async function copyVolumes(options: VolumeCopyOptions): Promise<number> {
-  const { engine, storeId, volumes, image, appId, signal, onProgress } = options;
+  const { engine, appId, signal } = options;
+  return engine.operate(
+    `copy the volumes for app "${appId}"`,
+    (docker) => withEmptyImage(docker, (image) => copyAll(docker, image, options)),
+    { timeoutMs, signal },
+  );
+}
+
+async function copyAll(docker: Dockerode, image: string, options: VolumeCopyOptions): Promise<number> {
+  const { storeId, volumes, appId, onProgress } = options;
   const project = composeProjectOf(appId);
   const labels = appLabels(appId, storeId);
   const pairs = volumes.map(({ Name: from, Labels: known }) => {
@@ -54,43 +63,37 @@ export async function copyVolumes(options: VolumeCopyOptions): Promise<number> {
       labels: { ...kept, [composeProjectLabel]: project, ...labels },
     };
   });
-  return engine.operate(
-    `copy the volumes for app "${appId}"`,
-    async (docker) => {
-      for (const pair of pairs) {
-        await docker.createVolume({ Name: pair.to, Driver: "local", Labels: pair.labels });
-      }
-      const helper = (kind: "from" | "to") => ({
-        ...{ name: `${project}-volumes-${kind}`, labels, image },
-        volumes: pairs.map((pair) => ({ volume: pair[kind], as: volumeAs, readOnly: kind === "from" })),
-      });
-      let doneBytes = 0;
-      // Two, as the engine does one thing at a time with each.
-      await withVolumes(docker, helper("from"), (source) =>
-        withVolumes(docker, helper("to"), async (target) => {
-          for (const [index, { key }] of pairs.entries()) {
-            const path = `${source.directoryOf(index)}/${volumeAs}`;
-            const archive = (await source.container.getArchive({ path })) as AsyncIterable<Buffer>;
-            const counted = async function* (): AsyncGenerator<Buffer, void> {
-              let saidBytes = -progressEveryBytes;
-              for await (const chunk of archive) {
-                doneBytes += chunk.length;
-                if (doneBytes - saidBytes >= progressEveryBytes) {
-                  saidBytes = doneBytes;
-                  const message = `Copying the volume ${key}`;
-                  onProgress?.({ step: "copy", message, doneBytes: BigInt(doneBytes) });
-                }
-                yield chunk;
-              }
-            };
-            await target.container.putArchive(Readable.from(counted(), { objectMode: false }), {
-              path: target.directoryOf(index),
-            });
+  for (const pair of pairs) {
+    await docker.createVolume({ Name: pair.to, Driver: "local", Labels: pair.labels });
+  }
+  const helper = (kind: "from" | "to") => ({
+    ...{ name: `${project}-volumes-${kind}`, labels, image },
+    volumes: pairs.map((pair) => ({ volume: pair[kind], as: volumeAs, readOnly: kind === "from" })),
+  });
+  let doneBytes = 0;
+  // Two, as the engine does one thing at a time with each.
+  await withVolumes(docker, helper("from"), (source) =>
+    withVolumes(docker, helper("to"), async (target) => {
+      for (const [index, { key }] of pairs.entries()) {
+        const path = `${source.directoryOf(index)}/${volumeAs}`;
+        const archive = (await source.container.getArchive({ path })) as AsyncIterable<Buffer>;
+        const counted = async function* (): AsyncGenerator<Buffer, void> {
+          let saidBytes = -progressEveryBytes;
+          for await (const chunk of archive) {
+            doneBytes += chunk.length;
+            if (doneBytes - saidBytes >= progressEveryBytes) {
+              saidBytes = doneBytes;
+              const message = `Copying the volume ${key}`;
+              onProgress?.({ step: "copy", message, doneBytes: BigInt(doneBytes) });
+            }
+            yield chunk;
           }
-        }),
-      );
-      return doneBytes;
-    },
-    { timeoutMs, signal },
+        };
+        await target.container.putArchive(Readable.from(counted(), { objectMode: false }), {
+          path: target.directoryOf(index),
+        });
+      }
+    }),
   );
+  return doneBytes;
 }

@@ -7,17 +7,14 @@ import {
   composeProjectOf,
   composeVolumeLabel,
 } from "../../docker/attribution.ts";
-import type { DiskMeter } from "../../docker/disk-usage.ts";
 import { SvcError } from "../../errors.ts";
 import { isInside } from "../../lib/is-inside.ts";
 import type { JsonObject } from "../../lib/json.ts";
 import { settingsOf } from "../../packages/manifest.ts";
 import { mergeDefaults } from "../../packages/settings.ts";
-import type { YamlThread } from "../../packages/yaml-thread.ts";
 import { AppContainers } from "../app-containers.ts";
 import type { AppNetworks } from "../app-networks.ts";
 import { ComposeCommand } from "../compose/compose-command.ts";
-import type { RunnableProject } from "../compose/compose-document.ts";
 import { ComposeImages, type ComposeImagesOptions } from "../compose/compose-images.ts";
 import {
   ComposeProjects,
@@ -25,12 +22,10 @@ import {
   imagesOf,
   type ComposeProjectsOptions,
 } from "../compose/compose-project.ts";
-import { isSet, pairsOf, recordOf, textOf } from "../compose/compose-values.ts";
+import { externalName, isSet, pairsOf, recordOf, textOf } from "../compose/compose-values.ts";
 import { buildMissing, buildProject, pullMissing } from "../compose/project-images.ts";
 import { ProjectVolumes } from "../compose/project-volumes.ts";
 import { documentPorts } from "../compose/service-ports.ts";
-import { withEmptyImage } from "../compose/empty-image.ts";
-import { copyVolumes, isCopied } from "../compose/volume-copy.ts";
 import { AppImages, type AppImagesOptions } from "../docker/app-images.ts";
 import type { ImageRuntime, RunnableApp, RuntimeWork } from "../runtime.ts";
 import { composeService, keepsData, type ComposeServiceOptions, type VolumePlan } from "./compose-service.ts";
@@ -55,13 +50,10 @@ export interface ComposeStacksOptions
     Omit<ComposeProjectsOptions, "images" | "command" | "events">,
     Omit<ComposeImagesOptions, "images" | "projects"> {
   networks: AppNetworks;
-  disk: DiskMeter;
-  yaml: YamlThread;
   /** There is something of the app on the swarm from now on. */
   touch: (id: string) => void;
 }
 
-const copyTimeoutMs = 6 * 3_600_000;
 const pollMs = 300;
 const releaseTimeoutMs = 30_000;
 /** More a swarm does not keep as one. */
@@ -82,10 +74,7 @@ export class ComposeStacks implements Stacks {
     this.images = new ComposeImages({ ...options, images: this.#images, projects: this.#projects });
     this.volumes = new ProjectVolumes({
       ...options,
-      mayHave: async (id) => {
-        const document = await this.#projects.kept(id);
-        return document !== undefined && Object.keys(recordOf(document["volumes"])).length > 0;
-      },
+      mayHave: (id) => this.#projects.hasVolumes(id),
       release: (id) => this.#released(id),
     });
   }
@@ -111,7 +100,8 @@ export class ComposeStacks implements Stacks {
 
   async plan(app: RunnableApp, nodeId: string): Promise<StackPlan> {
     const project = await this.#projects.layOut(app);
-    await this.#provide(app, project);
+    await pullMissing(this.#images, app, project, {});
+    await buildMissing(this.#images, app, project);
     const { document } = project;
     const images = new Map<string, string>();
     for (const reference of imagesOf(document)) {
@@ -143,35 +133,11 @@ export class ComposeStacks implements Stacks {
     await this.#projects.keepData(app, ["directory", "file"]);
   }
 
-  async sharedData(id: string): Promise<string[]> {
-    return this.volumes.sharedNames(id);
-  }
-
-  async copyData(from: RunnableApp, to: RunnableApp, work: RuntimeWork): Promise<number> {
-    const volumes = (await this.volumes.all(from.id)).filter((volume) => isCopied(volume, from.id));
-    if (volumes.length === 0) return 0;
-    this.#options.touch(to.id);
-    const { engine, storeId } = this.#options;
-    return engine.operate(
-      `copy the volumes of app "${from.id}"`,
-      (docker) =>
-        withEmptyImage(docker, (image) =>
-          copyVolumes({ ...work, engine, storeId, volumes, image, appId: to.id }),
-        ),
-      { timeoutMs: copyTimeoutMs, signal: work.signal },
-    );
-  }
-
   async remove(app: RunnableApp, keep?: "volumes"): Promise<number> {
     const freed = await this.#images.removeBuilt(app, []);
     const volumes = keep === undefined ? await this.#removeVolumes(app.id) : 0;
     await this.#projects.forget(app.id);
     return freed + volumes;
-  }
-
-  async #provide(app: RunnableApp, project: RunnableProject): Promise<void> {
-    await pullMissing(this.#images, app, project, {});
-    await buildMissing(this.#images, app, project);
   }
 
   #require(app: RunnableApp, document: JsonObject, services: readonly ServicePlan[]): void {
@@ -228,11 +194,8 @@ export class ComposeStacks implements Stacks {
     const declared: JsonObject = { default: null, ...recordOf(document["networks"]) };
     return Object.entries(declared).map(([key, value]) => {
       const network = recordOf(value);
-      const { driver, external, internal, ipam, name: own } = network;
-      if (isSet(external)) {
-        const name = textOf(own) || textOf(recordOf(external)["name"]) || key;
-        return { key, name, plan: undefined };
-      }
+      const { driver, external, internal, ipam } = network;
+      if (isSet(external)) return { key, name: externalName(network, key), plan: undefined };
       const odd = [
         ...(["", "bridge", "overlay"].includes(textOf(driver)) ? [] : [`the driver "${textOf(driver)}"`]),
         ...(isSet(recordOf(ipam)["config"]) ? ["a subnet of its own"] : []),

@@ -45,13 +45,7 @@ export class DockerStacks implements Stacks {
   }
 
   async plan(app: RunnableApp, nodeId: string): Promise<StackPlan> {
-    let local = await this.#images.local(app);
-    if (local === undefined) {
-      // Somebody has removed it.
-      await this.#images.provide(app, {});
-      local = await this.#images.local(app);
-    }
-    if (local === undefined) throw new Error(`the image of app "${app.id}" is gone as soon as it was there`);
+    const local = await this.#images.present(app);
     const found = await this.#configs.of(app, local.Id);
     await this.#configs.hold(app, found);
     requirePlaceable(app, found, this.#options);

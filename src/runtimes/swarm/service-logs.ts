@@ -44,13 +44,10 @@ export async function readServiceLog(
   return engine.operate(
     "read the log of a service",
     async (docker) => {
-      const reader = createReader(hasTerminal);
       const latest = new LatestLines(tail);
-      const path = `/services/${serviceId}/logs?`;
-      for await (const chunk of await openLog(docker, path, { ...query(tail), follow: false })) {
-        latest.add(named(reader.read(chunk), part, tasks));
+      for await (const lines of readLog(docker, `/services/${serviceId}`, tail, hasTerminal)) {
+        latest.add(named(lines, part, tasks));
       }
-      latest.add(named(reader.end(), part, tasks));
       return latest.chunk();
     },
     { timeoutMs: readTimeoutMs, signal },
@@ -66,13 +63,7 @@ export async function readTaskLog(
   return engine.operate(
     "read the log of a task",
     async (docker) => {
-      const reader = createReader(hasTerminal);
-      const lines: LogRecord[] = [];
-      const path = `/tasks/${taskId}/logs?`;
-      for await (const chunk of await openLog(docker, path, { ...query(tail), follow: false })) {
-        lines.push(...reader.read(chunk));
-      }
-      lines.push(...reader.end());
+      const lines = (await Array.fromAsync(readLog(docker, `/tasks/${taskId}`, tail, hasTerminal))).flat();
       // What has no details is the swarm's own word.
       const own = lines.flatMap(({ text }) => {
         const [found = ""] = details.exec(text) ?? [];
@@ -220,10 +211,21 @@ export function mergeLogs(chunks: readonly LogChunk[], tail: number): LogChunk {
   return { lines: tail < 1 ? [] : lines, truncated: isCut, missedBytes: 0 };
 }
 
-async function openLog(docker: Dockerode, path: string, options: object): Promise<AsyncIterable<Buffer>> {
-  const request = { path, method: "GET", statusCodes: { 200: true }, options };
+/** The last lines of what the path names, as they come. */
+async function* readLog(
+  docker: Dockerode,
+  path: string,
+  tail: number,
+  hasTerminal: boolean,
+): AsyncGenerator<LogRecord[], void> {
+  const options = { ...query(tail), follow: false };
+  const request = { path: `${path}/logs?`, method: "GET", statusCodes: { 200: true }, options };
   const dial = promisify(docker.modem.dial.bind(docker.modem));
-  return (await dial({ ...request, isStream: true })) as AsyncIterable<Buffer>;
+  const reader = createReader(hasTerminal);
+  for await (const chunk of (await dial({ ...request, isStream: true })) as AsyncIterable<Buffer>) {
+    yield reader.read(chunk);
+  }
+  yield reader.end();
 }
 
 function createReader(hasTerminal: boolean): FramedLogReader | TerminalLogReader {

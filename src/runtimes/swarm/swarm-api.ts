@@ -115,16 +115,11 @@ export class SwarmApi {
     return (info.Swarm?.LocalNodeState ?? "inactive") !== "inactive";
   }
 
-  async services(): Promise<SwarmService[]> {
-    const path = "/services?";
-    const found = await this.#ask<EngineService[]>("list services", { path, query: this.#ours() });
-    return found.map(serviceOf);
-  }
-
-  async servicesOf(appId: string): Promise<SwarmService[]> {
+  /** @param appId of one app; of all without */
+  async services(appId?: string): Promise<SwarmService[]> {
+    const what = appId === undefined ? "list services" : `list the services of app "${appId}"`;
     const request = { path: "/services?", query: this.#ours(appId) };
-    const found = await this.#ask<EngineService[]>(`list the services of app "${appId}"`, request);
-    return found.map(serviceOf);
+    return (await this.#ask<EngineService[]>(what, request)).map(serviceOf);
   }
 
   /** As it is now; `undefined` when it is gone. */
@@ -156,8 +151,7 @@ export class SwarmApi {
   /** Resolves with its id. @param credentials what the nodes pull its image with */
   async create(spec: ServiceSpec, credentials?: RegistryCredentials): Promise<string> {
     const request = { method: "POST", path: "/services/create", body: spec, credentials } as const;
-    const { ID: id } = (await this.#change(`make the service ${spec.Name}`, request)) as { ID: string };
-    return id;
+    return this.#create(`make the service ${spec.Name}`, request);
   }
 
   async update(
@@ -170,8 +164,7 @@ export class SwarmApi {
   }
 
   async removeService(id: string): Promise<void> {
-    const request = { method: "DELETE", path: `/services/${id}` } as const;
-    await unlessGone(this.#change("remove a service", request));
+    await unlessGone(this.#remove("remove a service", `/services/${id}`));
   }
 
   /** Has the network be there that tasks of an app share, on whichever node they are. */
@@ -189,10 +182,7 @@ export class SwarmApi {
     const query = { filters: JSON.stringify({ ...(JSON.parse(filters) as object), scope: ["swarm"] }) };
     const what = `list the networks of app "${appId}"`;
     const found = await this.#ask<{ Id: string }[]>(what, { path: "/networks?", query });
-    for (const { Id: id } of found) {
-      const request = { method: "DELETE", path: `/networks/${id}` } as const;
-      await unlessGone(this.#change("remove a network", request));
-    }
+    for (const { Id: id } of found) await unlessGone(this.#remove("remove a network", `/networks/${id}`));
   }
 
   /** Resolves with the id. */
@@ -200,10 +190,7 @@ export class SwarmApi {
     const bytes = typeof content === "string" ? Buffer.from(content) : content;
     const body = { Name: name, Labels: { ...labels }, Data: bytes.toString("base64") };
     const request = { method: "POST", path: `/${kind}/create`, body } as const;
-    const { ID: id } = (await this.#change(`keep a file of an app among its ${kind}`, request)) as {
-      ID: string;
-    };
-    return id;
+    return this.#create(`keep a file of an app among its ${kind}`, request);
   }
 
   /** Removes what was handed to tasks of an app, but for what a service uses. */
@@ -212,9 +199,8 @@ export class SwarmApi {
     for (const kind of ["secrets", "configs"] as const) {
       const found = await this.#ask<{ ID: string }[]>(`list ${kind}`, { path: `/${kind}?`, query });
       for (const { ID: id } of found) {
-        const request = { method: "DELETE", path: `/${kind}/${id}` } as const;
         // The engine refuses what is in use.
-        await unlessGone(this.#change(`remove one of the ${kind}`, request), [
+        await unlessGone(this.#remove(`remove one of the ${kind}`, `/${kind}/${id}`), [
           "not_found",
           "invalid_argument",
           "failed_precondition",
@@ -232,6 +218,15 @@ export class SwarmApi {
 
   async #ask<T>(what: string, request: Request): Promise<T> {
     return this.#engine.call(what, (docker) => dial(docker.modem, request) as Promise<T>);
+  }
+
+  async #create(what: string, request: Request): Promise<string> {
+    const { ID: id } = (await this.#change(what, request)) as { ID: string };
+    return id;
+  }
+
+  #remove(what: string, path: string): Promise<unknown> {
+    return this.#change(what, { method: "DELETE", path });
   }
 
   async #change(what: string, request: Request): Promise<unknown> {

@@ -55,7 +55,7 @@ import {
 import { imagesOfKinds } from "./stack-images.ts";
 import { SwarmApi, taskName, type ServiceSpec, type SwarmService, type SwarmTask } from "./swarm-api.ts";
 import { SwarmApp } from "./swarm-app.ts";
-import { isHealthChecked, isUpTask } from "./task-status.ts";
+import { isHealthChecked, isMeant, isUpTask } from "./task-status.ts";
 
 export type SwarmRuntimeOptions = Pick<
   ContainerRuntimeOptions,
@@ -147,11 +147,11 @@ export class SwarmRuntime extends FollowingRuntime<SwarmApp> implements AppRunti
   }
 
   sharedData(id: string): Promise<string[]> {
-    return this.#compose.sharedData(id);
+    return this.#compose.volumes.sharedNames(id);
   }
 
   copyData(from: RunnableApp, to: RunnableApp, work: RuntimeWork): Promise<number> {
-    return this.#compose.copyData(from, to, work);
+    return this.#compose.volumes.copy(from.id, to.id, work);
   }
 
   /** What it is to be, on networks that are there. */
@@ -168,22 +168,17 @@ export class SwarmRuntime extends FollowingRuntime<SwarmApp> implements AppRunti
     const { part, image, spec: planned } = plan;
     const spec = await this.#withFiles(app, plan);
     const credentials = await this.#options.credentialsOf(app.ownerUid, image);
-    const existing = (await this.#api.servicesOf(app.id)).find((service) => service.part === part);
+    const existing = (await this.#api.services(app.id)).find((service) => service.part === part);
     const earlier = new Set(watched.tasks.map(({ id }) => id));
     if (existing !== undefined) await this.#api.update(existing, spec, credentials);
     const serviceId = existing?.id ?? (await this.#api.create(spec, credentials));
     const { Replicas: replicas } = planned.Mode.Replicated;
     const release = planned.Labels[releaseLabel] ?? "";
     const isChecked = isHealthChecked({ spec: planned });
-    const ends = { isChecked, mayEnd: mayEnd(planned) && !isChecked };
     return {
-      serviceId,
-      part,
-      release,
-      earlier,
-      replicas,
+      ...{ serviceId, part, release, earlier, replicas, isChecked },
+      mayEnd: mayEnd(planned) && !isChecked,
       hasTerminal: hasTerminal({ spec: planned }),
-      ...ends,
     };
   }
 
@@ -200,7 +195,7 @@ export class SwarmRuntime extends FollowingRuntime<SwarmApp> implements AppRunti
 
   /** Services of which nothing runs any more go: their tasks' ends would be taken for those of the next start. */
   async #endEnded(app: RunnableApp, watched: SwarmApp): Promise<void> {
-    const services = await this.#api.servicesOf(app.id);
+    const services = await this.#api.services(app.id);
     if (services.length === 0) return;
     await this.#look();
     const up = new Set(watched.tasks.filter((task) => isUpTask(task)).map(({ serviceId }) => serviceId));
@@ -212,7 +207,7 @@ export class SwarmRuntime extends FollowingRuntime<SwarmApp> implements AppRunti
   /** Services that an earlier version had. */
   async #removeOthers(app: RunnableApp, { steps }: StackPlan): Promise<void> {
     const planned = new Set(steps.flat().map(({ part }) => part));
-    for (const { id, part } of await this.#api.servicesOf(app.id)) {
+    for (const { id, part } of await this.#api.services(app.id)) {
       if (!planned.has(part)) await this.#api.removeService(id);
     }
     await this.#look();
@@ -287,7 +282,7 @@ export class SwarmRuntime extends FollowingRuntime<SwarmApp> implements AppRunti
   }
 
   async canRoll(app: RunnableApp): Promise<boolean> {
-    const services = await this.#api.servicesOf(app.id);
+    const services = await this.#api.services(app.id);
     await this.#requirePlaces(app, services);
     const parts = await this.#stacksOf(app).partsWithoutData(app);
     // What took the place of a service may want its ports: that one has to go first.
@@ -363,7 +358,7 @@ export class SwarmRuntime extends FollowingRuntime<SwarmApp> implements AppRunti
     const begunMs = Date.now();
     for (;;) {
       signal?.throwIfAborted();
-      const services = await this.#api.servicesOf(app.id);
+      const services = await this.#api.services(app.id);
       const existing = services.find(({ part }) => part === plan.part);
       if (existing === undefined || !isRelease(existing, plan) || !isUnderway(existing)) return existing;
       if (Date.now() - begunMs > startTimeoutMs)
@@ -393,7 +388,7 @@ export class SwarmRuntime extends FollowingRuntime<SwarmApp> implements AppRunti
       if (update?.state === "completed") return [];
       await this.#look();
       if (update !== undefined && update.state !== "updating") {
-        const own = watched.tasks.filter(({ serviceId, id }) => isOfLaunch(launched, serviceId, id));
+        const own = watched.tasks.filter((task) => isOfLaunch(launched, task));
         const bad = own.find(({ state }) => state === "failed" || state === "rejected");
         if (bad !== undefined) throw await this.#startFailed(app, launched, bad);
         throw startFailed(app.id, update.message || `the swarm says ${update.state}`);
@@ -439,7 +434,7 @@ export class SwarmRuntime extends FollowingRuntime<SwarmApp> implements AppRunti
 
   async scale(app: RunnableApp): Promise<void> {
     const { replicas } = placementOf(app);
-    const services = await this.#api.servicesOf(app.id);
+    const services = await this.#api.services(app.id);
     // Those of an earlier svc have no label, and are all of their app.
     const scaled = services.filter(({ part, labels }) => part === "" || labels[scaledLabel] !== undefined);
     if (services.length > 0 && scaled.length === 0) {
@@ -462,7 +457,7 @@ export class SwarmRuntime extends FollowingRuntime<SwarmApp> implements AppRunti
       watched.take([], []);
       return;
     }
-    for (const { id } of await this.#api.servicesOf(app.id)) await this.#api.removeService(id);
+    for (const { id } of await this.#api.services(app.id)) await this.#api.removeService(id);
     await this.#untilGone(app);
   }
 
@@ -529,7 +524,7 @@ export class SwarmRuntime extends FollowingRuntime<SwarmApp> implements AppRunti
   }
 
   async #removeFromSwarm(app: RunnableApp): Promise<void> {
-    if ((await this.#api.servicesOf(app.id)).length > 0) await this.stop(app);
+    if ((await this.#api.services(app.id)).length > 0) await this.stop(app);
     const deadlineMs = Date.now() + goneTimeoutMs;
     for (;;) {
       try {
@@ -550,7 +545,7 @@ export class SwarmRuntime extends FollowingRuntime<SwarmApp> implements AppRunti
   }
 
   async logs(app: RunnableApp, { tail, signal }: { tail: number; signal?: AbortSignal }): Promise<LogChunk> {
-    const services = await this.#api.servicesOf(app.id);
+    const services = await this.#api.services(app.id);
     if (services.length === 0) return { lines: [], truncated: false, missedBytes: 0 };
     const all = await this.#api.tasks();
     const { engine } = this.#options;
@@ -566,7 +561,7 @@ export class SwarmRuntime extends FollowingRuntime<SwarmApp> implements AppRunti
     app: RunnableApp,
     { tail, after, signal }: FollowLogOptions,
   ): AsyncGenerator<LogChunk, void> {
-    const services = await this.#api.servicesOf(app.id);
+    const services = await this.#api.services(app.id);
     if (services.length === 0) return;
     const watched = this.#appOf(app.id);
     await this.#look();
@@ -710,8 +705,8 @@ interface Launched {
   readonly earlier: ReadonlySet<string>;
 }
 
-function isOfLaunch({ serviceId, earlier }: Launched, ofService: string, id: string): boolean {
-  return ofService === serviceId && !earlier.has(id);
+function isOfLaunch({ serviceId, earlier }: Launched, task: SwarmTask): boolean {
+  return task.serviceId === serviceId && !earlier.has(task.id);
 }
 
 function isWhole({ serviceId, replicas, mayEnd: may }: Launched, tasks: readonly SwarmTask[]): boolean {
@@ -721,8 +716,8 @@ function isWhole({ serviceId, replicas, mayEnd: may }: Launched, tasks: readonly
 }
 
 /** The swarm looks for a node for it, and finds none. */
-function isWithoutNode({ state, desired, error }: SwarmTask): boolean {
-  return state === "pending" && isMeant(desired) && error !== "";
+function isWithoutNode(task: SwarmTask): boolean {
+  return task.state === "pending" && isMeant(task) && task.error !== "";
 }
 
 function waitingOf(serviceId: string, tasks: readonly SwarmTask[]): SwarmTask[] {
@@ -731,7 +726,7 @@ function waitingOf(serviceId: string, tasks: readonly SwarmTask[]): SwarmTask[] 
 
 /** All that is meant to run is what was launched, whether it has a node or not. */
 function isReplaced({ serviceId, release, replicas }: Launched, tasks: readonly SwarmTask[]): boolean {
-  const meant = tasks.filter((task) => task.serviceId === serviceId && isMeant(task.desired));
+  const meant = tasks.filter((task) => task.serviceId === serviceId && isMeant(task));
   const there = meant.filter((task) => isUpTask(task) || isWithoutNode(task));
   return meant.every((task) => task.release === release) && there.length >= replicas;
 }
@@ -740,10 +735,6 @@ function isReplaced({ serviceId, release, replicas }: Launched, tasks: readonly 
 function isWholeButForNodes(launched: Launched, tasks: readonly SwarmTask[]): boolean {
   const isAnyUp = tasks.some((task) => task.serviceId === launched.serviceId && isUpTask(task));
   return isAnyUp && isReplaced(launched, tasks);
-}
-
-function isMeant(desired: string): boolean {
-  return desired === "running" || desired === "ready";
 }
 
 function withoutNode({ id }: RunnableApp, { part }: Launched, { slot, error }: SwarmTask): SvcError {
@@ -759,7 +750,7 @@ function whatNodesNeed(id: string): string {
 
 /** The task that keeps it from being whole. */
 function whyStuck(launched: Launched, tasks: readonly SwarmTask[], waitedMs: number): SwarmTask | undefined {
-  const own = tasks.filter(({ serviceId, id }) => isOfLaunch(launched, serviceId, id));
+  const own = tasks.filter((task) => isOfLaunch(launched, task));
   return (
     own.find(({ state }) => state === "failed" || state === "rejected") ??
     own.find(({ state }) => launched.isChecked && state === "complete") ??

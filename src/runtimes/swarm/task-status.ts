@@ -1,4 +1,5 @@
 /** From what a swarm says of the tasks of an app to what svc says of the app. */
+import { worstHealth } from "../container-status.ts";
 import { stoppedStatus, type RuntimeStatus, type RuntimeTask } from "../runtime.ts";
 import type { SwarmService, SwarmTask } from "./swarm-api.ts";
 
@@ -64,13 +65,11 @@ function statusOfSeveral(all: readonly PartStatus[]): RuntimeStatus {
     const state = worst?.status.state ?? "STOPPED";
     return { ...known, state, reason: state === "STOPPED" ? "" : reason };
   }
-  const order = ["unhealthy", "starting", "healthy"] as const;
-  const health = order.find((word) => running.some((status) => status.health === word)) ?? "none";
   return {
     ...known,
     state: "RUNNING",
     reason,
-    health: worst === undefined ? health : "unhealthy",
+    health: worst === undefined ? worstHealth(running) : "unhealthy",
     ...(worst !== undefined && { healthReason: reason }),
     ...(worst?.status.state === "CRASHED" && { isPartial: true }),
     startedAtMs: Math.min(...running.flatMap(({ startedAtMs }) => startedAtMs ?? [])),
@@ -93,8 +92,8 @@ function statusOfService(
   tasks: readonly SwarmTask[],
 ): RuntimeStatus {
   const { replicas } = service;
-  const running = tasks.filter((task) => isUpTask(task));
-  const wanted = tasks.filter(({ desired }) => desired === "running" || desired === "ready");
+  const running = tasks.filter(isUpTask);
+  const wanted = tasks.filter(isMeant);
   const restarts = tasks.filter(({ state }) => state === "failed" || state === "rejected").length;
   const known = { ...stoppedStatus, restarts };
   const why = whyNot(tasks);
@@ -128,10 +127,10 @@ export function shownTasks(services: StackFacts["services"], tasks: readonly Swa
         ({ slot }) => slot,
       );
       return [...bySlot]
-        .filter(([slot, all]) => slot <= replicas || all.some((task) => isUpTask(task)))
+        .filter(([slot, all]) => slot <= replicas || all.some(isUpTask))
         .sort(([a], [b]) => a - b)
         .flatMap(([slot, all]) => {
-          const shown = all.find((task) => isUpTask(task)) ?? newest(all);
+          const shown = all.find(isUpTask) ?? newest(all);
           if (shown === undefined) return [];
           const { node, state, sinceMs } = shown;
           const message = shown.error || whyNot(all, isUpTask(shown));
@@ -140,8 +139,13 @@ export function shownTasks(services: StackFacts["services"], tasks: readonly Swa
     });
 }
 
-export function isUpTask({ state, desired }: SwarmTask): boolean {
-  return state === "running" && (desired === "running" || desired === "ready");
+/** The swarm means it to run. */
+export function isMeant({ desired }: SwarmTask): boolean {
+  return desired === "running" || desired === "ready";
+}
+
+export function isUpTask(task: SwarmTask): boolean {
+  return task.state === "running" && isMeant(task);
 }
 
 /** What keeps tasks from running, in the swarm's words; the newest of them. */
