@@ -45,18 +45,12 @@ export interface ConsolesOptions {
 }
 
 export class Consoles {
-  readonly #apps: Apps;
-  readonly #identities: Identities;
-  readonly #paths: Pick<AppPaths, "appDir">;
-  readonly #maxPerUser: number;
+  readonly #options: ConsolesOptions;
   readonly #ofApps = new Tally<string>();
   readonly #ofUsers = new Tally<number>();
 
-  constructor({ apps, identities, paths, maxPerUser }: ConsolesOptions) {
-    this.#apps = apps;
-    this.#identities = identities;
-    this.#paths = paths;
-    this.#maxPerUser = maxPerUser;
+  constructor(options: ConsolesOptions) {
+    this.#options = options;
   }
 
   /**
@@ -68,14 +62,15 @@ export class Consoles {
     caller: AppCaller,
     signal: AbortSignal,
   ): AsyncGenerator<ConsoleOutputInit, void> {
+    const { apps } = this.#options;
     const inputs = messages[Symbol.asyncIterator]();
     const first = firstOf(await inputs.next());
     const { appId } = first;
-    await this.#apps.record(appId, caller);
+    await apps.record(appId, caller);
     using _place = this.#takePlace(appId, caller);
     const removed = new AbortController();
     await using _watch = new Ticker(lookIntervalMs, () => {
-      if (!this.#apps.has(appId, caller)) removed.abort(appRemoved(appId));
+      if (!apps.has(appId, caller)) removed.abort(appRemoved(appId));
       return Promise.resolve();
     });
     const either = AbortSignal.any([signal, removed.signal]);
@@ -93,7 +88,7 @@ export class Consoles {
   }: Session): AsyncGenerator<ConsoleOutputInit, void> {
     yield { output: { case: "opened", value: { interactive: false } } };
     const taking = take(inputs, ({ ack }) => window.acknowledge(Number(ack)));
-    for await (const { lines, missedBytes } of this.#apps.followLogs(
+    for await (const { lines, missedBytes } of this.#options.apps.followLogs(
       first.appId,
       { tail: logTail },
       caller,
@@ -118,7 +113,7 @@ export class Consoles {
       throw invalidField("without_terminal", "is for shells: what is attached to has a terminal");
     const size = resize !== undefined && isSize(resize) ? resize : undefined;
     const request = { session: kind, command, service, withoutTerminal, ...(size && { size }) };
-    await using terminal = await this.#apps.openTerminal(appId, request, caller);
+    await using terminal = await this.#options.apps.openTerminal(appId, request, caller);
     await using recording = await this.#record(first, size, caller);
     const signal = recording === undefined ? left : AbortSignal.any([left, recording.broken]);
     // Its owner may have stopped what writes it.
@@ -152,20 +147,20 @@ export class Consoles {
     size: TerminalSize | undefined,
     caller: AppCaller,
   ): Promise<Recording | undefined> {
-    const { runUid, manifest } = await this.#apps.record(appId, caller);
+    const { apps, identities, paths } = this.#options;
+    const { runUid, manifest } = await apps.record(appId, caller);
     if (manifest.console?.record !== true) return undefined;
-    const appDir = this.#paths.appDir(appId);
-    return Recording.open(this.#identities, { appId, uid: runUid, appDir, session, ...(size && { size }) });
+    const appDir = paths.appDir(appId);
+    return Recording.open(identities, { appId, uid: runUid, appDir, session, ...(size && { size }) });
   }
 
   #takePlace(appId: string, { uid, root }: AppCaller): Disposable {
     if (this.#ofApps.of(appId) >= maxSessionsOfApp) {
       throw tooMany(`app "${appId}" has ${maxSessionsOfApp} console sessions`);
     }
-    if (!root && this.#ofUsers.of(uid) >= this.#maxPerUser) {
-      throw tooMany(
-        `uid ${uid} has ${this.#maxPerUser} console sessions (\`[limits] max_consoles_per_user\`)`,
-      );
+    const { maxPerUser } = this.#options;
+    if (!root && this.#ofUsers.of(uid) >= maxPerUser) {
+      throw tooMany(`uid ${uid} has ${maxPerUser} console sessions (\`[limits] max_consoles_per_user\`)`);
     }
     const count = (by: 1 | -1): void => {
       this.#ofApps.change(appId, by);

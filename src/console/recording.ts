@@ -104,21 +104,20 @@ export class Recording implements AsyncDisposable {
   }
 
   async #event(code: "o" | "r" | "m", data: string): Promise<void> {
+    await this.#write(this.#eventNow(code, data));
+  }
+
+  #eventNow(code: "o" | "r" | "m", data: string): object {
     const seconds = (performance.now() - this.#startedMs) / 1_000;
-    await this.#write([Number(seconds.toFixed(6)), code, data]);
+    return [Number(seconds.toFixed(6)), code, data];
   }
 
   async #write(line: object): Promise<void> {
     if (this.#leftBytes < 0) return;
-    const bytes = Buffer.from(`${JSON.stringify(line)}\n`);
+    const bytes = bytesOf(line);
     this.#leftBytes -= bytes.length;
-    if (this.#leftBytes >= 0) {
-      await this.#file.write(bytes);
-      return;
-    }
-    const seconds = (performance.now() - this.#startedMs) / 1_000;
-    const mark = [Number(seconds.toFixed(6)), "m", `the recording ends here: it has its ${maxBytes} bytes`];
-    await this.#file.write(Buffer.from(`${JSON.stringify(mark)}\n`));
+    const end = `the recording ends here: it has its ${maxBytes} bytes`;
+    await this.#file.write(this.#leftBytes < 0 ? bytesOf(this.#eventNow("m", end)) : bytes);
   }
 
   /** Resolves when all of it is in the file. */
@@ -127,6 +126,10 @@ export class Recording implements AsyncDisposable {
     await unlessAborted(this.#file.exitCode, AbortSignal.timeout(openMs)).catch(() => undefined);
     await this.#file[Symbol.asyncDispose]();
   }
+}
+
+function bytesOf(line: object): Buffer {
+  return Buffer.from(`${JSON.stringify(line)}\n`);
 }
 
 async function readToEnd(iterator: AsyncIterator<unknown>): Promise<void> {

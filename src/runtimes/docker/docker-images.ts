@@ -21,20 +21,18 @@ export interface DockerImagesOptions extends AppContainersOptions, FreshnessOpti
 
 export class DockerImages implements ImageRuntime {
   readonly #options: DockerImagesOptions;
-  readonly #images: AppImages;
 
   constructor(options: DockerImagesOptions) {
     this.#options = options;
-    this.#images = options.images;
   }
 
   /** Its image, and no volumes: it keeps its data in its own directory. */
   needs(app: RunnableApp): Promise<EngineNeeds> {
-    return Promise.resolve({ images: [this.#images.reference(app)], volumes: [] });
+    return Promise.resolve({ images: [this.#options.images.reference(app)], volumes: [] });
   }
 
   image(app: RunnableApp, options: { checkRemote: boolean; signal?: AbortSignal }): Promise<RuntimeImage> {
-    return describeImage(this.#options, app, this.#images.reference(app), options);
+    return describeImage(this.#options, app, this.#options.images.reference(app), options);
   }
 
   async pull(app: RunnableApp, work: RuntimeWork): Promise<PulledImages> {
@@ -44,20 +42,20 @@ export class DockerImages implements ImageRuntime {
       const message = `the image of app "${app.id}" is not pulled afresh: ${reason ?? ""}; upgrade the app instead`;
       throw new SvcError("pinned_image", message);
     }
-    const result = await this.#images.pullAfresh(app.ownerUid, image, work);
+    const result = await this.#options.images.pullAfresh(app.ownerUid, image, work);
     if (result !== undefined) return result;
     throw new SvcError("pinned_image", `the image ${image} was built on this host, not pulled`);
   }
 
   putBack(replaced: readonly ReplacedImage[]): Promise<void> {
-    return this.#images.putBack(replaced);
+    return this.#options.images.putBack(replaced);
   }
 
   /** The image that it starts with, and those that containers of it still keep. */
   async disk(app: RunnableApp, signal?: AbortSignal): Promise<RuntimeDisk> {
     const kept = await new AppContainers(app.id, this.#options).all();
-    const names = [this.#images.reference(app), ...kept.map(({ imageId }) => imageId)];
-    const imageBytes = await this.#images.sizeOf(names, signal);
+    const names = [this.#options.images.reference(app), ...kept.map(({ imageId }) => imageId)];
+    const imageBytes = await this.#options.images.sizeOf(names, signal);
     return { ...(imageBytes !== undefined && { imageBytes }), volumes: [] };
   }
 

@@ -4,6 +4,7 @@
  * Who may connect is the kernel's decision: the socket is 0600 in a 0700 directory of the owner, so only the owner
  * and root reach it.
  */
+import { once } from "node:events";
 import { chmodSync, unlinkSync } from "node:fs";
 import { connect, createServer } from "node:net";
 import { LogReader, tailPosition } from "./log-reader.mjs";
@@ -104,15 +105,8 @@ export class ControlServer {
     clearTimeout(deadline);
   }
 
-  /** @returns {Promise<void>} */
-  #bind() {
-    return new Promise((resolve, reject) => {
-      this.#server.once("error", reject);
-      this.#server.listen(socketName, () => {
-        this.#server.off("error", reject);
-        resolve();
-      });
-    });
+  async #bind() {
+    await once(this.#server.listen(socketName), "listening");
   }
 
   /** @param {Socket} socket */
@@ -322,17 +316,15 @@ function send(socket, message) {
   if (socket.writable) socket.write(`${JSON.stringify(message)}\n`);
 }
 
-/**
- * Whether anybody listens on the socket.
- * @returns {Promise<boolean>}
- */
-function answers() {
-  return new Promise((resolve) => {
-    const socket = connect(socketName);
-    socket.once("connect", () => {
-      socket.destroy();
-      resolve(true);
-    });
-    socket.once("error", () => resolve(false));
-  });
+/** Whether anybody listens on the socket. */
+async function answers() {
+  const socket = connect(socketName);
+  try {
+    await once(socket, "connect");
+    return true;
+  } catch {
+    return false;
+  } finally {
+    socket.destroy();
+  }
 }

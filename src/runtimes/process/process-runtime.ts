@@ -3,7 +3,7 @@
  */
 import { SvcError } from "../../errors.ts";
 import type { Identity, RequestOptions } from "../../identity/identity.ts";
-import { baseEnvironment, systemDirs } from "../../identity/launch.ts";
+import { baseEnvironment } from "../../identity/launch.ts";
 import type { Terminal } from "../../lib/terminal.ts";
 import { FollowingRuntime } from "../followed-apps.ts";
 import { limitsOf } from "../limits.ts";
@@ -28,10 +28,8 @@ import { connectSupervisor } from "./supervisor-connection.ts";
 import type { ProcessAppRef } from "./supervisor-watch.ts";
 
 export interface ProcessRuntimeOptions extends SupervisionOptions {
-  /** PATH of apps, ahead of what they set themselves. Default: the usual system directories. */
-  searchPath?: string;
-  /** Default: one over `/proc` with a window of 500 ms. */
-  sampler?: ProcessSampler;
+  /** PATH of apps, ahead of what they set themselves. */
+  searchPath: string;
 }
 
 /** A supervisor that reports more often than this is heard this seldom. */
@@ -40,13 +38,12 @@ const notifyMs = 50;
 /** Runs apps as processes. Operations on one app come one at a time; the caller sees to that. */
 export class ProcessRuntime extends FollowingRuntime<SupervisedApp> implements AppRuntime {
   readonly #options: ProcessRuntimeOptions;
-  readonly #sampler: ProcessSampler;
+  readonly #sampler = new ProcessSampler();
   readonly #changed = new Map<string, NodeJS.Timeout>();
 
   constructor(options: ProcessRuntimeOptions) {
     super();
     this.#options = options;
-    this.#sampler = options.sampler ?? new ProcessSampler();
   }
 
   /** Nothing: what a process needs lies in its app's tree. */
@@ -63,7 +60,7 @@ export class ProcessRuntime extends FollowingRuntime<SupervisedApp> implements A
    * @throws SvcError `start_failed` with exit code, signal and last lines when it ended by then
    */
   async start(app: RunnableApp): Promise<void> {
-    const { identities, searchPath = systemDirs.join(":") } = this.#options;
+    const { identities, searchPath } = this.#options;
     const { user } = await identities.as(app.uid);
     try {
       await identities.createOwnedDir(app.runDir, app.uid, 0o700);

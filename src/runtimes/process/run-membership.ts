@@ -34,14 +34,8 @@ export function membersOf(
     if (run) runOf.set(pid, run);
   }
 
-  const members = new Map<string, ProcessEntry[]>();
-  for (const entry of table) {
-    const run = nearestRun(entry, byPid, runOf);
-    if (run === undefined) continue;
-    const entries = members.get(run.appId);
-    if (entries) entries.push(entry);
-    else members.set(run.appId, [entry]);
-  }
+  const members = Map.groupBy(table, (entry) => nearestRun(entry, byPid, runOf)?.appId ?? "");
+  members.delete("");
   return members;
 }
 

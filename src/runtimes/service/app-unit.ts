@@ -113,13 +113,12 @@ export class AppUnits {
     const path = join(checkoutOf(app), unit);
     const content = await owner.readFile(app.directory, path, { maxBytes: maxUnitBytes });
     try {
-      const entries = parseUnit(content.toString());
-      requireRunnable(entries, unit);
+      const entries = readUnit(content.toString());
       if (!isPrivileged(app)) requireAllowed(entries, unit, app);
       return entries;
     } catch (error) {
       if (!(error instanceof UnitSyntaxError)) throw error;
-      throw unitInvalid(unit, error.line, error.message);
+      throw new SvcError("package_invalid", `${unit}, line ${error.line}: ${error.message}`);
     }
   }
 }
@@ -130,9 +129,7 @@ export class AppUnits {
  */
 export function unitProblems(text: string, isPrivileged: boolean): { line: number; message: string }[] {
   try {
-    const entries = parseUnit(text);
-    const unrunnable = whyUnrunnable(entries);
-    if (unrunnable !== undefined) return [unrunnable];
+    const entries = readUnit(text);
     return isPrivileged ? [] : refusals(entries);
   } catch (error) {
     if (!(error instanceof UnitSyntaxError)) throw error;
@@ -140,17 +137,15 @@ export function unitProblems(text: string, isPrivileged: boolean): { line: numbe
   }
 }
 
-function whyUnrunnable(entries: readonly UnitEntry[]): { line: number; message: string } | undefined {
+/** @throws UnitSyntaxError for what no service can be, too */
+function readUnit(text: string): UnitEntry[] {
+  const entries = parseUnit(text);
   const stray = entries.find(({ section }) => !["Unit", "Service", "Install"].includes(section));
   if (stray !== undefined)
-    return { line: stray.line, message: `a service has no section [${stray.section}]` };
+    throw new UnitSyntaxError(stray.line, `a service has no section [${stray.section}]`);
   const isRunnable = entries.some(({ section, key }) => section === "Service" && key === "ExecStart");
-  return isRunnable ? undefined : { line: 1, message: "it says no ExecStart" };
-}
-
-function requireRunnable(entries: readonly UnitEntry[], unit: string): void {
-  const problem = whyUnrunnable(entries);
-  if (problem !== undefined) throw unitInvalid(unit, problem.line, problem.message);
+  if (!isRunnable) throw new UnitSyntaxError(1, "it says no ExecStart");
+  return entries;
 }
 
 function refusals(entries: readonly UnitEntry[]): { line: number; message: string }[] {
@@ -179,10 +174,6 @@ function serviceOf({
 }: RunnableApp): Extract<RunnableApp["manifest"]["runtime"], { kind: "service" }> {
   if (runtime.kind !== "service") throw new Error(`app ${id} runs as ${runtime.kind}`);
   return runtime;
-}
-
-function unitInvalid(unit: string, line: number, message: string): SvcError<"package_invalid"> {
-  return new SvcError("package_invalid", `${unit}, line ${line}: ${message}`);
 }
 
 /** As a whole or not at all, whenever somebody reads it. */

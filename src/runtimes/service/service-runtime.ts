@@ -2,7 +2,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { SvcError } from "../../errors.ts";
 import type { Identities } from "../../identity/identities.ts";
-import { systemDirs } from "../../identity/launch.ts";
 import type { Log } from "../../lib/log.ts";
 import { Ticker } from "../../lib/ticker.ts";
 import { FollowingRuntime } from "../followed-apps.ts";
@@ -30,8 +29,8 @@ export interface ServiceRuntimeOptions {
   storeId: string;
   /** Where the environments of units are kept; absolute. */
   dir: string;
-  /** PATH of apps. Default: the usual system directories. */
-  searchPath?: string;
+  /** PATH of apps. */
+  searchPath: string;
   /** An app that ends this soon after its start has failed to start. */
   settleMs: number;
   bootedAtMs: number;
@@ -60,7 +59,6 @@ export class ServiceRuntime extends FollowingRuntime<ServiceApp> implements AppR
   readonly #units: AppUnits;
   readonly #systemd: Systemd;
   readonly #logs: ServiceLogs;
-  readonly #searchPath: string;
   /** Units of which something runs, as last seen. */
   #up: ReadonlySet<string> = new Set();
   #looks: Ticker | undefined;
@@ -68,8 +66,7 @@ export class ServiceRuntime extends FollowingRuntime<ServiceApp> implements AppR
   constructor(options: ServiceRuntimeOptions) {
     super();
     this.#options = options;
-    this.#searchPath = options.searchPath ?? systemDirs.join(":");
-    this.#units = new AppUnits({ ...options, searchPath: this.#searchPath });
+    this.#units = new AppUnits(options);
     this.#systemd = new Systemd(options.identities);
     this.#logs = new ServiceLogs(options);
   }
@@ -109,7 +106,7 @@ export class ServiceRuntime extends FollowingRuntime<ServiceApp> implements AppR
 
   async #launch(app: RunnableApp): Promise<void> {
     const unit = unitName(app.id);
-    const found = (await this.#show(unit)).get(unit);
+    const found = await this.#shown(unit);
     const path = found?.["FragmentPath"] ?? unitPath(app.id);
     if (path !== unitPath(app.id))
       throw startFailed(app.id, `systemd has another unit of that name, ${path || "from elsewhere"}`);
@@ -120,7 +117,7 @@ export class ServiceRuntime extends FollowingRuntime<ServiceApp> implements AppR
       (error: unknown) => error,
     );
     if (refusal === undefined) await sleep(this.#options.settleMs);
-    const shown = (await this.#show(unit)).get(unit);
+    const shown = await this.#shown(unit);
     const isFine =
       refusal === undefined &&
       shown?.["ActiveState"] === "active" &&
@@ -154,7 +151,7 @@ export class ServiceRuntime extends FollowingRuntime<ServiceApp> implements AppR
     const unit = unitName(app.id);
     known.begin(app, "STOPPING");
     try {
-      const state = (await this.#show(unit)).get(unit)?.["ActiveState"];
+      const state = (await this.#shown(unit))?.["ActiveState"];
       if (state !== undefined && state !== "inactive") {
         await this.#systemd.stop(unit, this.#stopMs(app));
         await this.#systemd.resetFailed(unit);
@@ -191,9 +188,7 @@ export class ServiceRuntime extends FollowingRuntime<ServiceApp> implements AppR
       known.settle(app, true);
       return "lost";
     }
-    const unit = unitName(app.id);
-    const shown = (await this.#show(unit)).get(unit);
-    await known.take(shown);
+    await known.take(await this.#shown(unitName(app.id)));
     known.settle(app, true);
     const { state, isLost } = known.status;
     if (isLost === true) return "lost";
@@ -217,10 +212,7 @@ export class ServiceRuntime extends FollowingRuntime<ServiceApp> implements AppR
 
   async remove({ id }: RunnableApp): Promise<number> {
     this.#forget(id);
-    if (this.#options.isHere) {
-      const unit = unitName(id);
-      await this.#endExited(id, (await this.#show(unit)).get(unit));
-    }
+    if (this.#options.isHere) await this.#endExited(id, await this.#shown(unitName(id)));
     if ((await this.#units.remove(id)) && this.#options.isHere) {
       await this.#systemd.reload();
       await this.#systemd.resetFailed(unitName(id));
@@ -323,6 +315,10 @@ export class ServiceRuntime extends FollowingRuntime<ServiceApp> implements AppR
   async #show(name: string): Promise<Map<string, UnitProperties>> {
     const units = await this.#systemd.show([name], statusProperties);
     return new Map([...units].filter(([, unit]) => unit["LoadState"] !== "not-found"));
+  }
+
+  async #shown(unit: string): Promise<UnitProperties | undefined> {
+    return (await this.#show(unit)).get(unit);
   }
 
   #stopMs({ manifest }: RunnableApp): number {

@@ -5,6 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { createIdentities, type Identities } from "../../../src/identity/identities.ts";
+import { systemDirs } from "../../../src/identity/launch.ts";
 import { readBootId } from "../../../src/lib/boot-id.ts";
 import { noLog } from "../../../src/lib/log.ts";
 import type { Manifest } from "../../../src/packages/manifest.ts";
@@ -106,6 +107,7 @@ export function runtimeOptions(identities: Identities, bootId: string): ProcessR
     nodePath: process.execPath,
     supervisorPath: programs.supervisor,
     settleMs: 200,
+    searchPath: systemDirs.join(":"),
     log: noLog,
   };
 }
