@@ -283,7 +283,6 @@ export class ContainerApp extends ToldApp {
     return this.members.length > 0 ? this.members : this.containers.lastStarted();
   }
 
-  /** Lets go of the app, which goes on. */
   detach(): void {
     this.#probe?.[Symbol.dispose]();
     this.#probe = undefined;

@@ -5,6 +5,7 @@
 import type { ContainerRecord } from "../docker/container-record.ts";
 import { SvcError } from "../errors.ts";
 import type { RestartPolicy as ManifestPolicy } from "../packages/manifest.ts";
+import { restartSpec } from "./process/process-spec.ts";
 import { RestartPolicy } from "./process/restart-policy.mjs";
 import type { RestartSpec } from "./process/supervisor-types.ts";
 
@@ -63,7 +64,7 @@ export class ContainerRestarts {
    */
   judge(container: ContainerRecord, spec: ManifestPolicy, wasKilled: boolean): void {
     const { id, startedAtMs = 0, finishedAtMs = 0, exitCode } = container;
-    const written = restartSpec(container, spec);
+    const written = ownSpec(container, spec);
     const restarts = this.#all.get(id) ?? { policy: new RestartPolicy(written), count: 0 };
     this.#all.set(id, restarts);
     if (restarts.endedAtMs === container.finishedAtMs) return;
@@ -127,13 +128,10 @@ function forgetEnd(restarts: Restarts): void {
 }
 
 /** A container's own policy, or that of its app, with the app's times. */
-function restartSpec({ labels }: ContainerRecord, spec: ManifestPolicy): RestartSpec {
-  const { delayMs: backoffMs, maxDelayMs: maxBackoffMs, resetAfterMs } = spec;
-  const [word = spec.policy, attempts = 0] = labels[restartLabel]?.split(":") ?? [
-    spec.policy,
-    spec.maxAttempts,
-  ];
-  const policy =
-    word === "no" || word === "never" ? "never" : word === "on-failure" ? "on-failure" : "always";
-  return { policy, backoffMs, maxBackoffMs, maxRestarts: Number(attempts), resetAfterMs };
+function ownSpec({ labels }: ContainerRecord, spec: ManifestPolicy): RestartSpec {
+  const apps = restartSpec(spec);
+  const [word, attempts = 0] = labels[restartLabel]?.split(":") ?? [];
+  if (word === undefined) return apps;
+  const policy = word === "no" || word === "never" ? "never" : word === "on-failure" ? word : "always";
+  return { ...apps, policy, maxRestarts: Number(attempts) };
 }

@@ -249,7 +249,6 @@ export abstract class ContainerRuntime extends FollowingRuntime<ContainerApp> im
 
   protected forget(id: string): void {
     this.#untouched.delete(id);
-    this.apps.get(id)?.detach();
     this.unfollow(id);
   }
 
@@ -315,10 +314,8 @@ export abstract class ContainerRuntime extends FollowingRuntime<ContainerApp> im
     }
   }
 
-  /** Lets go of all apps, which go on. */
-  [Symbol.asyncDispose](): Promise<void> {
+  override async [Symbol.asyncDispose](): Promise<void> {
     for (const subscription of this.#subscriptions) subscription[Symbol.dispose]();
-    for (const id of [...this.apps.keys()]) this.forget(id);
-    return Promise.resolve();
+    await super[Symbol.asyncDispose]();
   }
 }

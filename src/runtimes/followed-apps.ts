@@ -6,6 +6,8 @@ export interface FollowedApp {
   /** The same object until it is another one. */
   readonly status: RuntimeStatus;
   waitHealthy(timeoutMs: number, signal?: AbortSignal): Promise<void>;
+  /** Lets go of the app, which goes on. */
+  detach(): void;
 }
 
 /** The part of a runtime that follows what it has started or adopted. */
@@ -23,8 +25,16 @@ export abstract class FollowingRuntime<App extends FollowedApp> {
     this.changed();
   }
 
+  /** Lets go of it. */
   protected unfollow(id: string): void {
+    this.#apps.get(id)?.detach();
     if (this.#apps.delete(id)) this.changed();
+  }
+
+  /** Lets go of all apps, which go on. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    for (const id of [...this.#apps.keys()]) this.unfollow(id);
+    await Promise.resolve();
   }
 
   /** An app came, went, or has another status. */

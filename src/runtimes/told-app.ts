@@ -18,6 +18,8 @@ export abstract class ToldApp implements FollowedApp {
     this.#changes = new StatusChanges(id);
   }
 
+  abstract detach(): void;
+
   get status(): RuntimeStatus {
     return this.#status;
   }

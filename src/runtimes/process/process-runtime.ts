@@ -105,13 +105,12 @@ export class ProcessRuntime extends FollowingRuntime<SupervisedApp> implements A
 
   /** Only forgets it: all that is kept of a process lies in directories of its app. */
   async remove({ id }: RunnableApp): Promise<number> {
-    this.#forget(id);
+    this.unfollow(id);
     return Promise.resolve(0);
   }
 
-  #forget(id: string): void {
-    this.apps.get(id)?.detach();
-    this.unfollow(id);
+  protected override unfollow(id: string): void {
+    super.unfollow(id);
     clearTimeout(this.#changed.get(id));
     this.#changed.delete(id);
   }
@@ -244,12 +243,6 @@ export class ProcessRuntime extends FollowingRuntime<SupervisedApp> implements A
         yield { lines, truncated: false, missedBytes: 0, position };
       }
     }
-  }
-
-  /** Lets go of all apps, which go on. */
-  async [Symbol.asyncDispose](): Promise<void> {
-    for (const id of [...this.apps.keys()]) this.#forget(id);
-    await Promise.resolve();
   }
 
   #supervised({ id, uid, runDir }: ProcessAppRef): SupervisedApp {

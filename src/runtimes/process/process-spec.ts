@@ -1,8 +1,8 @@
 import { appExpander, prepareProcess } from "../app-environment.ts";
-import { hasOwnTerminal } from "../../packages/manifest.ts";
+import { hasOwnTerminal, type RestartPolicy } from "../../packages/manifest.ts";
 import { healthTiming, portHealth } from "../port-health.ts";
 import type { RunnableApp } from "../runtime.ts";
-import type { HealthSpec, SupervisorSpec } from "./supervisor-types.ts";
+import type { HealthSpec, RestartSpec, SupervisorSpec } from "./supervisor-types.ts";
 
 /** What an app runs; the rest of the supervisor's specification is the runtime's own. */
 export type ProcessSpec = Omit<
@@ -24,17 +24,17 @@ export function processSpec(app: RunnableApp, baseEnv: Readonly<Record<string, s
     logMaxBytes: logFileBytes,
     logMaxFiles: logFileCount,
     stop,
-    restart: {
-      policy: restart.policy,
-      backoffMs: restart.delayMs,
-      maxBackoffMs: restart.maxDelayMs,
-      maxRestarts: restart.maxAttempts,
-      resetAfterMs: restart.resetAfterMs,
-    },
+    restart: restartSpec(restart),
     health: healthSpec(app),
     limits,
     ...(hasOwnTerminal(app.manifest) && { terminal: true }),
   };
+}
+
+/** The manifest's policy, as whoever restarts takes it. */
+export function restartSpec({ policy, resetAfterMs, ...manifest }: RestartPolicy): RestartSpec {
+  const { delayMs: backoffMs, maxDelayMs: maxBackoffMs, maxAttempts: maxRestarts } = manifest;
+  return { policy, backoffMs, maxBackoffMs, maxRestarts, resetAfterMs };
 }
 
 /** Null when the probe names a port that no setting gives a number to: there is nothing to ask then. */

@@ -38,12 +38,8 @@ export async function openProcessTerminal(
   const { cwd, env } = prepareProcess(app);
   const argv = await programOf(identities, app, request);
   if (request.withoutTerminal === true) return identities.openTerminal(app.uid, { argv, cwd, env });
-  return identities.openTerminal(app.uid, {
-    argv,
-    cwd,
-    env: { TERM: "xterm-256color", ...env },
-    size: request.size ?? defaultTerminalSize,
-  });
+  const shown = { env: { TERM: "xterm-256color", ...env }, size: request.size ?? defaultTerminalSize };
+  return identities.openTerminal(app.uid, { argv, cwd, ...shown });
 }
 
 async function watchApp(

@@ -201,7 +201,6 @@ export class SupervisedApp {
     );
   }
 
-  /** Lets go of the app, which goes on. */
   detach(): void {
     this.#hold?.connection.close();
     this.#watch.detach();

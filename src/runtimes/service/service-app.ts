@@ -146,7 +146,6 @@ export class ServiceApp extends ToldApp {
     return { ...status, health, ...(reason !== undefined && { healthReason: reason }) };
   }
 
-  /** Lets go of the app, which goes on. */
   detach(): void {
     this.#probe?.[Symbol.dispose]();
     this.#probe = undefined;

@@ -211,7 +211,7 @@ export class ServiceRuntime extends FollowingRuntime<ServiceApp> implements AppR
   }
 
   async remove({ id }: RunnableApp): Promise<number> {
-    this.#forget(id);
+    this.unfollow(id);
     if (this.#options.isHere) await this.#endExited(id, await this.#shown(unitName(id)));
     if ((await this.#units.remove(id)) && this.#options.isHere) {
       await this.#systemd.reload();
@@ -325,14 +325,8 @@ export class ServiceRuntime extends FollowingRuntime<ServiceApp> implements AppR
     return manifest.stop.graceMs + stopSlackMs;
   }
 
-  #forget(id: string): void {
-    this.apps.get(id)?.detach();
-    this.unfollow(id);
-  }
-
-  /** Lets go of all apps, which go on. */
-  async [Symbol.asyncDispose](): Promise<void> {
+  override async [Symbol.asyncDispose](): Promise<void> {
     await this.#looks?.[Symbol.asyncDispose]();
-    for (const id of [...this.apps.keys()]) this.#forget(id);
+    await super[Symbol.asyncDispose]();
   }
 }

@@ -44,12 +44,6 @@ export const userDirectives: ReadonlyMap<string, Directive> = new Map<string, Di
   ["Service.Type", words("simple", "exec", "notify", "oneshot")],
   ["Service.RemainAfterExit", { accepts: either, expected: "yes or no" }],
   ["Service.NotifyAccess", words("none", "main", "exec", "all")],
-  ["Service.ExecStartPre", runs],
-  ["Service.ExecStart", runs],
-  ["Service.ExecStartPost", runs],
-  ["Service.ExecReload", runs],
-  ["Service.ExecStop", runs],
-  ["Service.ExecStopPost", runs],
   ["Service.TimeoutStartSec", seconds],
   ["Service.WatchdogSec", seconds],
   ["Service.SuccessExitStatus", { accepts: /^[A-Z0-9 ]+$/, expected: "exit codes and signals" }],
@@ -68,6 +62,9 @@ export const userDirectives: ReadonlyMap<string, Directive> = new Map<string, Di
     "Service.RestrictAddressFamilies",
     { accepts: /^(?:none|AF_[A-Z0-9]+(?: AF_[A-Z0-9]+)*)$/, expected: "AF_ names" },
   ],
+  ...["ExecStartPre", "ExecStart", "ExecStartPost", "ExecReload", "ExecStop", "ExecStopPost"].map(
+    (key) => [`Service.${key}`, runs] as const,
+  ),
   ...[
     ...["NoNewPrivileges", "PrivateTmp", "PrivateDevices", "PrivateNetwork", "PrivateIPC", "ProtectClock"],
     ...["ProtectControlGroups", "ProtectHostname", "ProtectKernelLogs", "ProtectKernelModules"],

@@ -35,6 +35,10 @@ export class SwarmApp extends ToldApp {
     this.#endProbes(new Set());
   }
 
+  detach(): void {
+    this.release();
+  }
+
   /** @param services of the app @param tasks of the app */
   take(services: readonly SwarmService[], tasks: readonly SwarmTask[]): void {
     this.#services = services;

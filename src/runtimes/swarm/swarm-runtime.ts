@@ -518,7 +518,6 @@ export class SwarmRuntime extends FollowingRuntime<SwarmApp> implements AppRunti
   async remove(app: RunnableApp, keep?: "volumes"): Promise<number> {
     if (await this.#api.isMember()) await this.#removeFromSwarm(app);
     const freed = await this.#stacksOf(app).remove(app, keep);
-    this.apps.get(app.id)?.release();
     this.unfollow(app.id);
     return freed;
   }
@@ -679,13 +678,9 @@ export class SwarmRuntime extends FollowingRuntime<SwarmApp> implements AppRunti
     }
   }
 
-  /** Lets go of all apps, which go on. */
-  async [Symbol.asyncDispose](): Promise<void> {
+  override async [Symbol.asyncDispose](): Promise<void> {
     await this.#ticker[Symbol.asyncDispose]();
-    for (const [id, app] of [...this.apps]) {
-      app.release();
-      this.unfollow(id);
-    }
+    await super[Symbol.asyncDispose]();
   }
 }
 
