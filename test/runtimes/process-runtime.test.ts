@@ -1,5 +1,5 @@
 import { once } from "node:events";
-import { chmod, mkdtemp, rm, stat, writeFile } from "node:fs/promises";
+import { chmod, mkdir, mkdtemp, rm, stat, writeFile } from "node:fs/promises";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
@@ -14,6 +14,17 @@ import { eventually, pidsRunning, uniqueSleep } from "./support/fixture.ts";
 import { sharedFixtures } from "./support/shared-fixture.ts";
 
 const createFixture = sharedFixtures();
+
+test("an app that was never started has printed nothing", async (t) => {
+  await using fixture = await createFixture();
+  const app = await fixture.shell("exec sleep 1000");
+  await mkdir(app.runDir, { recursive: true });
+  const nothing = { lines: [], truncated: false, missedBytes: 0 };
+  t.deepEqual(await fixture.runtime.logs(app, { tail: 10 }), nothing);
+  const { signal } = new AbortController();
+  const followed = await Array.fromAsync(fixture.runtime.followLogs(app, { tail: 10, signal }));
+  t.deepEqual(followed, [{ ...nothing, position: 0 }]);
+});
 
 test("an app runs, is seen, logs both streams and stops", async (t) => {
   await using fixture = await createFixture();

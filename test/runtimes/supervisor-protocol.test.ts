@@ -1,8 +1,11 @@
+import { execFile } from "node:child_process";
 import { connect } from "node:net";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
+import { promisify } from "node:util";
 import test from "ava";
 import type { RunnableApp } from "../../src/runtimes/runtime.ts";
+import { programs } from "../support/programs.ts";
 import { Fixture } from "./support/fixture.ts";
 
 type Message = Record<string, unknown>;
@@ -64,4 +67,16 @@ test("a request without end is cut off, and the app goes on", async (t) => {
   socket.write("x".repeat(1_000_000));
   await closed;
   t.is(fixture.runtime.status(app.id)?.state, "RUNNING");
+});
+
+test("a second supervisor leaves the app to the one that is there", async (t) => {
+  await using fixture = await Fixture.create();
+  const app = await fixture.shell("exec sleep 1000");
+  await fixture.runtime.start(app);
+  const [before] = fixture.runtime.runs();
+  // It ends by itself: it waits for nothing.
+  await promisify(execFile)(process.execPath, [programs.supervisor], { cwd: app.runDir, timeout: 60_000 });
+  using supervisor = dial(app);
+  t.like(await supervisor.read(), { type: "hello", pid: before?.supervisorPid });
+  t.like(fixture.runtime.status(app.id), { state: "RUNNING", restarts: 0 });
 });
