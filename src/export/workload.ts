@@ -3,7 +3,7 @@ import { isIPv6 } from "node:net";
 import { posix } from "node:path";
 import type { JsonObject } from "../lib/json.ts";
 import { settingsOf, type DockerRuntime, type Manifest } from "../packages/manifest.ts";
-import { mergeDefaults, resolveSettings, type SettingsFile } from "../packages/settings.ts";
+import { resolveSettings, type SettingsFile } from "../packages/settings.ts";
 import {
   containerEnvironment,
   containerExpander,
@@ -12,6 +12,7 @@ import {
 } from "../runtimes/docker/container-scope.ts";
 import { anyAddress, publishedPorts, type PublishOptions } from "../runtimes/published-ports.ts";
 import type { RunnableApp } from "../runtimes/runtime.ts";
+import { secretTexts } from "../runtimes/secret-texts.ts";
 
 /** An app as the containers that it is. */
 export interface Project {
@@ -189,16 +190,12 @@ export function secretPaths(manifest: Manifest, secrets: readonly string[]): Set
 
 /** With something else where secrets stand. @param placeholder of a setting, by its name */
 export function withoutSecrets(
-  { manifest, settings }: RunnableApp,
+  app: RunnableApp,
   placeholder: (name: string) => string,
 ): { settings: JsonObject; secrets: string[] } {
-  const values = mergeDefaults(manifest, settings);
-  const secrets = settingsOf(manifest).flatMap(([name, { secret }]) => {
-    const isSet = !["", null, undefined].includes(values[name] as string | null | undefined);
-    return secret === true && isSet ? [name] : [];
-  });
+  const secrets = [...secretTexts(app).keys()];
   return {
-    settings: { ...settings, ...Object.fromEntries(secrets.map((name) => [name, placeholder(name)])) },
+    settings: { ...app.settings, ...Object.fromEntries(secrets.map((name) => [name, placeholder(name)])) },
     secrets,
   };
 }

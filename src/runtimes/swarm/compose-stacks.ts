@@ -10,8 +10,6 @@ import {
 import { SvcError } from "../../errors.ts";
 import { isInside } from "../../lib/is-inside.ts";
 import type { JsonObject } from "../../lib/json.ts";
-import { settingsOf } from "../../packages/manifest.ts";
-import { mergeDefaults } from "../../packages/settings.ts";
 import { AppContainers } from "../app-containers.ts";
 import type { AppNetworks } from "../app-networks.ts";
 import { ComposeCommand } from "../compose/compose-command.ts";
@@ -28,6 +26,7 @@ import { ProjectVolumes } from "../compose/project-volumes.ts";
 import { documentPorts } from "../compose/service-ports.ts";
 import { AppImages, type AppImagesOptions } from "../docker/app-images.ts";
 import type { ImageRuntime, RunnableApp, RuntimeWork } from "../runtime.ts";
+import { secretTexts } from "../secret-texts.ts";
 import { composeService, keepsData, type ComposeServiceOptions, type VolumePlan } from "./compose-service.ts";
 import type { HandedFile } from "./handed-files.ts";
 import { serviceImage } from "./service-image.ts";
@@ -170,7 +169,7 @@ export class ComposeStacks implements Stacks {
         secrets: await this.#contents(app, document["secrets"]),
         configs: await this.#contents(app, document["configs"]),
       },
-      hidden: secretsOf(app),
+      hidden: secretTexts(app),
     };
     return Object.entries(recordOf(document["services"])).map(([part, value]): ServicePlan => {
       const service = recordOf(value);
@@ -275,15 +274,4 @@ export class ComposeStacks implements Stacks {
 function hasMounts({ TaskTemplate: { ContainerSpec: container } }: ServiceSpec): boolean {
   const { Mounts: mounts } = container as { Mounts?: { Type: string }[] };
   return (mounts ?? []).some(({ Type }) => Type !== "tmpfs");
-}
-
-/** What is secret of its settings, as texts, by name. */
-function secretsOf({ manifest, settings }: RunnableApp): Map<string, string> {
-  const values = mergeDefaults(manifest, settings);
-  return new Map(
-    settingsOf(manifest).flatMap(([name, { secret }]): [string, string][] => {
-      const value = textOf(values[name]);
-      return secret === true && value !== "" ? [[name, value]] : [];
-    }),
-  );
 }

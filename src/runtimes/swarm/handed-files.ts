@@ -9,8 +9,9 @@ import { SvcError } from "../../errors.ts";
 import type { JsonObject } from "../../lib/json.ts";
 import { settingsOf, type DockerRuntime } from "../../packages/manifest.ts";
 import { placeholdersIn } from "../../packages/placeholders.ts";
-import { mergeDefaults, resolveSettings } from "../../packages/settings.ts";
+import { resolveSettings } from "../../packages/settings.ts";
 import type { RunnableApp } from "../runtime.ts";
+import { secretTexts } from "../secret-texts.ts";
 import { dockerRuntime } from "../docker/app-images.ts";
 import { mountPoints } from "../docker/container-scope.ts";
 import type { HandedKind, SwarmApi } from "./swarm-api.ts";
@@ -37,15 +38,9 @@ export const secretsDir = "/run/secrets";
 /** @throws SvcError `not_possible` for a secret that the swarm would show to whoever inspects the service */
 export function handedTo(app: RunnableApp): Handed {
   const { manifest } = app;
-  const values = mergeDefaults(manifest, app.settings);
-  const secrets = settingsOf(manifest).filter(
-    ([name, { secret }]) => secret === true && ![undefined, null, ""].includes(values[name] as string | null),
-  );
-  requireHidden(
-    app,
-    dockerRuntime(app),
-    secrets.map(([name]) => name),
-  );
+  const hidden = secretTexts(app);
+  const secrets = settingsOf(manifest).filter(([name]) => hidden.has(name));
+  requireHidden(app, dockerRuntime(app), [...hidden.keys()]);
   const { env, files } = resolveSettings(manifest, app.settings);
   const withheld = new Set(secrets.flatMap(([, setting]) => setting.env ?? []));
   const secretPaths = new Set(secrets.flatMap(([, { file }]) => file?.path ?? []));
