@@ -1,14 +1,13 @@
 /** How many apps are in which state, counted again only when one of them has changed. */
 import { AppStates, type AppState } from "../../gen/svc/v1/words.ts";
-import { revisionOf, type AppRuntime } from "../runtimes/runtime.ts";
+import { revisionOf } from "../runtimes/runtime.ts";
 import type { AppRecord } from "./app-record.ts";
 import type { AppBackupStates } from "./app-views.ts";
-import type { AppCaller, AppRegistry } from "./app-registry.ts";
+import type { AppCaller } from "./app-registry.ts";
+import type { AppsContext } from "./apps-context.ts";
 import type { FoundUpdates } from "./found-updates.ts";
 
-export interface AppCountersOptions {
-  registry: AppRegistry;
-  runtimes: readonly AppRuntime[];
+export interface AppCountersOptions extends Pick<AppsContext, "registry" | "runtimes"> {
   backups: AppBackupStates;
   updates: Pick<FoundUpdates, "revision" | "of">;
   stateOf: (app: AppRecord) => AppState;
@@ -26,10 +25,8 @@ export class AppCounters {
   readonly #options: AppCountersOptions;
   /** By who sees which apps. */
   readonly #counts = new Map<string, AppCounts>();
-  #registryRevision = -1;
-  #runtimeRevision = -1;
-  #backupsRevision = -1;
-  #updatesRevision = -1;
+  /** What they go by, as it was when they were counted. */
+  #revisions = "";
 
   constructor(options: AppCountersOptions) {
     this.#options = options;
@@ -61,21 +58,10 @@ export class AppCounters {
 
   #forgetOld(): void {
     const { registry, runtimes, backups, updates } = this.#options;
-    const registryRevision = registry.revision;
-    const runtimeRevision = revisionOf(runtimes);
-    const backupsRevision = backups.revision;
-    const updatesRevision = updates.revision;
-    const isCurrent =
-      registryRevision === this.#registryRevision &&
-      runtimeRevision === this.#runtimeRevision &&
-      backupsRevision === this.#backupsRevision &&
-      updatesRevision === this.#updatesRevision;
-    if (isCurrent) return;
+    const revisions = [registry.revision, revisionOf(runtimes), backups.revision, updates.revision].join();
+    if (revisions === this.#revisions) return;
     this.#counts.clear();
-    this.#backupsRevision = backupsRevision;
-    this.#updatesRevision = updatesRevision;
-    this.#registryRevision = registryRevision;
-    this.#runtimeRevision = runtimeRevision;
+    this.#revisions = revisions;
   }
 
   #count(apps: readonly AppRecord[]): AppCounts {

@@ -5,8 +5,7 @@
  */
 import type { AppCaller, AppRegistry } from "./app-registry.ts";
 
-export interface AppIdsOptions {
-  registry: AppRegistry;
+export interface NewId {
   caller: AppCaller;
   /** May be empty. */
   callerName: string;
@@ -17,43 +16,33 @@ export interface AppIdsOptions {
 
 type Holder = "nobody" | "visible" | "hidden";
 
-export class AppIds {
-  readonly #options: AppIdsOptions;
-
-  constructor(options: AppIdsOptions) {
-    this.#options = options;
+/** `beta`, `beta-2`, `beta-3`, …; for whom a stranger's app is in the way `beta-ann`, `beta-ann-2`, …. */
+export function firstFreeId(registry: AppRegistry, { caller, callerName, kind, baseId }: NewId): string {
+  for (const id of candidates(baseId, kind)) {
+    const holder = holderOf(id, registry, caller);
+    if (holder === "nobody") return id;
+    if (holder === "hidden") break;
   }
-
-  /** `beta`, `beta-2`, `beta-3`, …; for whom a stranger's app is in the way `beta-ann`, `beta-ann-2`, …. */
-  firstFree(): string {
-    const { baseId } = this.#options;
-    for (const id of this.#candidates(baseId)) {
-      const holder = this.#holderOf(id);
-      if (holder === "nobody") return id;
-      if (holder === "hidden") break;
-    }
-    for (const id of this.#candidates(`${baseId}-${this.#suffix()}`)) {
-      if (this.#holderOf(id) === "nobody") return id;
-    }
-    throw new Error("ids do not run out");
+  for (const id of candidates(`${baseId}-${suffixOf(callerName, caller)}`, kind)) {
+    if (holderOf(id, registry, caller) === "nobody") return id;
   }
+  throw new Error("ids do not run out");
+}
 
-  *#candidates(base: string): Generator<string, void> {
-    if (this.#options.kind === "install") yield base;
-    for (let n = 2; ; n++) yield `${base}-${n}`;
-  }
+function* candidates(base: string, kind: NewId["kind"]): Generator<string, void> {
+  if (kind === "install") yield base;
+  for (let n = 2; ; n++) yield `${base}-${n}`;
+}
 
-  #holderOf(id: string): Holder {
-    const { registry, caller } = this.#options;
-    const uid = registry.get(id)?.ownerUid ?? registry.operationOf(id)?.detail.runUid;
-    if (uid === undefined && registry.operationOf(id) === undefined) return "nobody";
-    return caller.root || uid === caller.uid ? "visible" : "hidden";
-  }
+function holderOf(id: string, registry: AppRegistry, { root, uid }: AppCaller): Holder {
+  const operation = registry.operationOf(id);
+  const holderUid = registry.get(id)?.ownerUid ?? operation?.detail.runUid;
+  if (holderUid === undefined && operation === undefined) return "nobody";
+  return root || holderUid === uid ? "visible" : "hidden";
+}
 
-  /** The caller's name in the letters of ids. */
-  #suffix(): string {
-    const { caller, callerName } = this.#options;
-    const name = callerName.toLowerCase().replaceAll(/[^a-z0-9]+/g, "-");
-    return name.replaceAll(/^-|-$/g, "") || `u${caller.uid}`;
-  }
+/** The caller's name in the letters of ids. */
+function suffixOf(callerName: string, { uid }: AppCaller): string {
+  const name = callerName.toLowerCase().replaceAll(/[^a-z0-9]+/g, "-");
+  return name.replaceAll(/^-|-$/g, "") || `u${uid}`;
 }

@@ -84,33 +84,22 @@ export interface AppRecord extends Readonly<AppColumns>, Readonly<AppDocument> {
 /** An app that is not in the database yet. */
 export type NewApp = Omit<AppRecord, "rowVersion">;
 
-/** What tells an app apart that is being made from others that are. */
-type MadeApp = Omit<
-  NewApp,
-  | "desired"
-  | "state"
-  | "stateReason"
-  | "createdAtMs"
-  | "changedAtMs"
-  | "startedSettings"
-  | "failure"
-  | "placement"
-> &
+/** What all apps are that are being made: nobody has started them. */
+const unstarted = {
+  desired: "stopped",
+  state: "INSTALLING",
+  stateReason: "",
+  startedSettings: null,
+  failure: null,
+} as const;
+
+/** What tells an app apart that is being made from others that are; without a placement it is on this machine. */
+type MadeApp = Omit<NewApp, keyof typeof unstarted | "createdAtMs" | "changedAtMs" | "placement"> &
   Partial<Pick<NewApp, "placement">>;
 
-/** An app that is being made: nobody has started it. */
+/** An app that is being made. */
 export function newApp(made: MadeApp, nowMs: number): NewApp {
-  return {
-    placement: null,
-    ...made,
-    desired: "stopped",
-    state: "INSTALLING",
-    stateReason: "",
-    createdAtMs: nowMs,
-    changedAtMs: nowMs,
-    startedSettings: null,
-    failure: null,
-  };
+  return { placement: null, ...made, ...unstarted, createdAtMs: nowMs, changedAtMs: nowMs };
 }
 
 /** A row of `apps` as SQLite answers it. */
@@ -232,19 +221,8 @@ function recordOfRow(row: AppRow): AppRecord {
 
 /** Adds an app; a taken id is a conflict. */
 export function insertApp(app: NewApp): Statement {
-  const { runUid, origin, version, manifest, changedAtMs } = app;
-  const { startedSettings, failure, accepted, placement } = app;
-  const document: AppDocument = {
-    runUid,
-    origin,
-    version,
-    manifest,
-    changedAtMs,
-    startedSettings,
-    failure,
-    accepted,
-    placement,
-  };
+  const parts = Object.keys(documentFields) as (keyof AppDocument)[];
+  const document = Object.fromEntries(parts.map((part) => [part, app[part]]));
   return {
     sql: `INSERT INTO apps (id, owner_uid, name, runtime, package_id, record, settings, desired, state, state_reason,
                             created_at, updated_at)

@@ -71,6 +71,13 @@ export class AppRegistry implements Disposable {
     return app;
   }
 
+  /** The app that an operation holds, as it is under its lock: what was read before may be older. */
+  held({ kind, appId }: Operation): AppRecord {
+    const app = this.get(appId);
+    if (app === undefined) throw new Error(`operation ${kind} holds no app "${appId}"`);
+    return app;
+  }
+
   /** Whether there is such an app that the caller may see. */
   has(id: string, caller: AppCaller): boolean {
     const app = this.get(id);

@@ -2,22 +2,14 @@
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import { timestampFromMs } from "@bufbuild/protobuf/wkt";
 import type { AppStatsSchema, PortReportSchema } from "../../gen/svc/v1/app_pb.ts";
-import type { AppRuntime, RunnableApp, RuntimeStack, RuntimeUsage } from "../runtimes/runtime.ts";
+import type { RuntimeStack, RuntimeUsage } from "../runtimes/runtime.ts";
 import type { AppRecord } from "./app-record.ts";
-import type { PortHolders } from "./port-holders.ts";
-
-export interface AppReportsOptions {
-  runtimes: readonly AppRuntime[];
-  runtimeOf: (app: AppRecord) => AppRuntime;
-  runnable: (app: AppRecord) => RunnableApp;
-  ports: PortHolders;
-  now: () => number;
-}
+import type { AppsContext } from "./apps-context.ts";
 
 export class AppReports {
-  readonly #options: AppReportsOptions;
+  readonly #options: AppsContext;
 
-  constructor(options: AppReportsOptions) {
+  constructor(options: AppsContext) {
     this.#options = options;
   }
 

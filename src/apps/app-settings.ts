@@ -53,17 +53,13 @@ export class AppSettings {
    */
   async replace(app: AppRecord, values: JsonObject): Promise<void> {
     const { registry, operations, identities, now } = this.#options;
-    const operation = await operations.begin({ appId: app.id, kind: "settings", phase: "write" });
-    try {
+    await operations.during({ appId: app.id, kind: "settings", phase: "write" }, async () => {
       const held = registry.get(app.id) ?? app;
-      const chosen = keepMaskedSecrets(held.manifest, values, held.settings);
-      await this.validate(held.manifest, chosen, held.ownerUid);
-      await requireOpenPorts({ ...held, values: chosen, selfUid: identities.selfUid });
-      await operations.end(operation, [patchApp(app.id, { settings: chosen, changedAtMs: now() })]);
-    } catch (error) {
-      await operations.end(operation);
-      throw error;
-    }
+      const settings = keepMaskedSecrets(held.manifest, values, held.settings);
+      await this.validate(held.manifest, settings, held.ownerUid);
+      await requireOpenPorts({ ...held, values: settings, selfUid: identities.selfUid });
+      return patchApp(app.id, { settings, changedAtMs: now() });
+    });
   }
 
   /** @param ownerUid in whose turn @throws SvcError `invalid_request` with one violation per field. */

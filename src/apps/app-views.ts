@@ -10,26 +10,21 @@ import {
   type ListAppsResponse,
 } from "../../gen/svc/v1/app_pb.ts";
 import { cacheable } from "../lib/cacheable.ts";
-import { revisionOf, type AppRuntime, type RunnableApp, type RuntimeStatus } from "../runtimes/runtime.ts";
-import type { AppPaths } from "./app-paths.ts";
+import { revisionOf, type RuntimeStatus } from "../runtimes/runtime.ts";
 import type { AppRecord } from "./app-record.ts";
-import type { AppCaller, AppRegistry } from "./app-registry.ts";
+import type { AppCaller } from "./app-registry.ts";
+import type { AppsContext } from "./apps-context.ts";
 import type { FoundUpdates } from "./found-updates.ts";
-import { viewApp, type AppBackupState } from "./app-view.ts";
-import type { Operation } from "./operations.ts";
+import { viewApp, type AppBackupState, type ViewParts } from "./app-view.ts";
 import { decodePageToken, encodePageToken } from "./page-token.ts";
 
-export interface AppViewsOptions {
-  registry: AppRegistry;
-  runtimes: readonly AppRuntime[];
-  runtimeOf: (app: AppRecord) => AppRuntime;
-  runnable: (app: AppRecord) => RunnableApp;
-  paths: AppPaths;
+export interface AppViewsOptions extends Pick<
+  AppsContext,
+  "registry" | "runtimes" | "runtimeOf" | "runnable" | "paths" | "userName"
+> {
   backups: AppBackupStates;
   dueStarts: AppDueStarts;
   updates: Pick<FoundUpdates, "revision" | "of">;
-  /** The name of a uid; empty when the host has none. */
-  userName: (uid: number) => Promise<string>;
 }
 
 export interface ListOptions {
@@ -53,23 +48,19 @@ export interface AppDueStarts {
   atMs(id: string): number | undefined;
 }
 
-/** A view and all that it was made of; limits and directory follow from the record. */
+/** What a view is made of beside its record, from which limits and directory follow. */
+type Beside = Omit<ViewParts, "app" | "limits" | "directory">;
+
+/** A view and all that it was made of. */
 interface MadeView {
-  readonly operation: Operation | undefined;
-  readonly status: RuntimeStatus | undefined;
-  readonly ownerName: string;
-  readonly backups: AppBackupState | undefined;
-  readonly dueStartAtMs: number | undefined;
-  readonly availableVersion: string | undefined;
+  readonly of: Beside;
   readonly view: App;
 }
 
 /** Which apps are on a page. */
 interface Selection {
-  readonly registryRevision: number;
-  readonly backupsRevision: number;
-  readonly dueStartsRevision: number;
-  readonly updatesRevision: number;
+  /** What their records, backups, starts and updates were at. */
+  readonly revisions: string;
   readonly apps: readonly AppRecord[];
   /** Of these apps, each once. */
   readonly ownerUids: readonly number[];
@@ -124,20 +115,15 @@ export class AppViews {
   }
 
   #select(caller: AppCaller, { limit, pageToken }: ListOptions): Selection {
-    const { registry } = this.#options;
-    const registryRevision = registry.revision;
-    const backupsRevision = this.#options.backups.revision;
-    const dueStartsRevision = this.#options.dueStarts.revision;
-    const updatesRevision = this.#options.updates.revision;
+    const revisions = this.#revisions();
     const after = decodePageToken(pageToken);
-    const visible = registry.visible(caller);
+    const visible = this.#options.registry.visible(caller);
     const rest = after === "" ? visible : visible.filter((app) => app.id > after);
     const apps = rest.slice(0, limit);
     const last = apps.at(-1);
     const nextPageToken = last === undefined || apps.length === rest.length ? "" : encodePageToken(last.id);
     const ownerUids = [...new Set(apps.map((app) => app.ownerUid))];
-    const revisions = { registryRevision, backupsRevision, dueStartsRevision, updatesRevision };
-    return { ...revisions, apps, ownerUids, nextPageToken };
+    return { revisions, apps, ownerUids, nextPageToken };
   }
 
   /** @param made the page before: where nothing but statuses can have changed since, they alone are looked at */
@@ -159,35 +145,21 @@ export class AppViews {
   }
 
   #view(app: AppRecord, ownerName: string): App {
-    const { registry, runtimeOf, runnable, paths } = this.#options;
+    const { registry, runtimeOf, runnable, paths, backups, dueStarts, updates } = this.#options;
     const runtime = runtimeOf(app);
-    const operation = registry.operationOf(app.id);
-    const status = runtime.status(app.id);
-    const backups = this.#options.backups.of(app);
-    const dueStartAtMs = this.#options.dueStarts.atMs(app.id);
-    const availableVersion = this.#options.updates.of(app);
-    const made = this.#views.get(app);
-    const isCurrent =
-      made?.operation === operation &&
-      made?.status === status &&
-      made?.backups === backups &&
-      made?.dueStartAtMs === dueStartAtMs &&
-      made?.availableVersion === availableVersion &&
-      made?.ownerName === ownerName;
-    if (made !== undefined && isCurrent) return made.view;
-    const parts = {
-      app,
-      operation,
-      status,
-      backups,
-      dueStartAtMs,
-      availableVersion,
-      limits: runtime.limits(runnable(app)),
+    const beside: Beside = {
+      operation: registry.operationOf(app.id),
+      status: runtime.status(app.id),
+      backups: backups.of(app),
+      dueStartAtMs: dueStarts.atMs(app.id),
+      availableVersion: updates.of(app),
       ownerName,
-      directory: paths.appDir(app.id),
     };
+    const made = this.#views.get(app);
+    if (made !== undefined && isSame(made.of, beside)) return made.view;
+    const parts = { ...beside, app, limits: runtime.limits(runnable(app)), directory: paths.appDir(app.id) };
     const view = cacheable(create(AppSchema, viewApp(parts)));
-    this.#views.set(app, { operation, status, backups, dueStartAtMs, availableVersion, ownerName, view });
+    this.#views.set(app, { of: beside, view });
     return view;
   }
 
@@ -202,15 +174,13 @@ export class AppViews {
     return this.#hasSameRecords(made) && made.runtimeRevision === revisionOf(this.#options.runtimes);
   }
 
-  #hasSameRecords(selection: Selection): boolean {
-    const { registryRevision, backupsRevision, dueStartsRevision, updatesRevision } = selection;
+  #hasSameRecords({ revisions }: Selection): boolean {
+    return revisions === this.#revisions();
+  }
+
+  #revisions(): string {
     const { registry, backups, dueStarts, updates } = this.#options;
-    return (
-      registryRevision === registry.revision &&
-      backupsRevision === backups.revision &&
-      dueStartsRevision === dueStarts.revision &&
-      updatesRevision === updates.revision
-    );
+    return [registry.revision, backups.revision, dueStarts.revision, updates.revision].join();
   }
 
   async #ownerNames(uids: readonly number[]): Promise<Map<number, string>> {
@@ -221,12 +191,14 @@ export class AppViews {
   #keep(key: string, made: MadePage): void {
     this.#pages.delete(key);
     this.#pages.set(key, made);
-    if (this.#pages.size <= maxPages) return;
-    for (const oldest of this.#pages.keys()) {
-      this.#pages.delete(oldest);
-      break;
-    }
+    const [oldest] = this.#pages.keys();
+    if (this.#pages.size > maxPages && oldest !== undefined) this.#pages.delete(oldest);
   }
+}
+
+/** Each of them stays the same object for as long as it is the same. */
+function isSame(before: Beside, now: Beside): boolean {
+  return (Object.keys(now) as (keyof Beside)[]).every((part) => before[part] === now[part]);
 }
 
 function hasSameNames(before: ReadonlyMap<number, string>, now: ReadonlyMap<number, string>): boolean {

@@ -4,13 +4,11 @@ import type { App, ListAppsResponse } from "../../gen/svc/v1/app_pb.ts";
 import type { AppState, ExportAppRequestTo } from "../../gen/svc/v1/words.ts";
 import { exportApp } from "../export/export.ts";
 import type { ExportedApp } from "../export/workload.ts";
-import type { Identities } from "../identity/identities.ts";
 import type { JsonObject } from "../lib/json.ts";
 import { systemClock } from "../lib/clock.ts";
 import { mapBounded } from "../lib/map-bounded.ts";
 import type { Terminal } from "../lib/terminal.ts";
 import { Ticker } from "../lib/ticker.ts";
-import type { PackageResolver } from "../packages/package-resolver.ts";
 import type { FoundPackages } from "../packages/sources.ts";
 import type { SettingsValidator } from "../packages/settings-validator.ts";
 import {
@@ -28,7 +26,6 @@ import {
 import { noTerminal } from "../runtimes/no-terminal.ts";
 import type { Executor } from "../store/executors.ts";
 import { readSince, type LogStart } from "../runtimes/log-start.ts";
-import type { Store } from "../store/store.ts";
 import { Adoption } from "./adoption.ts";
 import { AppChanges, type AppChange } from "./app-changes.ts";
 import type { AppRecord, NewApp } from "./app-record.ts";
@@ -39,8 +36,6 @@ import { AppReports } from "./app-reports.ts";
 import { AppSettings, type SettingsView } from "./app-settings.ts";
 import { stateOf, type AppBackupState } from "./app-view.ts";
 import { AppViews, type AppBackupStates, type ListOptions } from "./app-views.ts";
-import type { AppPaths } from "./app-paths.ts";
-import type { Log } from "../lib/log.ts";
 import type { AppsContext } from "./apps-context.ts";
 import { Cloner, type CloneRequest, type CloneResult } from "./clone.ts";
 import { awaitUp } from "./coming-up.ts";
@@ -68,23 +63,17 @@ export interface UpgradeOptions extends Omit<UpgradeRequest, "before"> {
   backup?: boolean | undefined;
 }
 
-export interface AppsOptions {
-  store: Store;
+/** What the parts of this folder share and somebody else makes. */
+type Given = Omit<
+  AppsContext,
+  "registry" | "operations" | "ports" | "runtimes" | "runtimeOf" | "runtimesOf" | "runnable"
+>;
+
+export interface AppsOptions extends Given {
   executor: Executor;
-  identities: Identities;
-  packages: PackageResolver;
   settings: SettingsValidator;
   /** By the manifest's word for them. */
   runtimes: ReadonlyMap<string, AppRuntime>;
-  paths: AppPaths;
-  /** The name of a uid; empty when the host has none. */
-  userName: (uid: number) => Promise<string>;
-  /** Environment of build and migration steps, beside what the manifest says. */
-  buildEnv: Readonly<Record<string, string>>;
-  /** Where they find programs. */
-  programDirs: readonly string[];
-  /** The uid that an owner's apps belong to and run as. */
-  runUidOf: (ownerUid: number) => Promise<number>;
   limits: InstallLimits & { maxAppsPerUser: number };
   /** Where ports of regular users' containers are published that name no address. */
   usersAddress: string;
@@ -94,8 +83,6 @@ export interface AppsOptions {
   backUp: (app: AppRecord, caller: AppCaller, work: WorkOptions) => Promise<void>;
   /** Whether an upgrade that does not say takes a backup first. */
   backUpBeforeUpgrade: () => boolean;
-  now: () => number;
-  log: Log;
 }
 
 /** How often operations of processes that ended are looked for. */
@@ -135,8 +122,7 @@ export class Apps implements AsyncDisposable {
 
   constructor(options: AppsOptions) {
     this.#options = options;
-    const { store, executor, identities, packages, paths, buildEnv, programDirs } = options;
-    const { runUidOf, userName, now, log } = options;
+    const { store, executor, userName, now, log } = options;
     const registry = new AppRegistry(store, log);
     const operations = new Operations({
       store,
@@ -151,23 +137,9 @@ export class Apps implements AsyncDisposable {
     const runtimes = [...options.runtimes.values()];
     const ports = new PortHolders({ registry, runtimes, runtimeOf, runnable, userName });
     const shared: AppsContext = {
-      store,
-      registry,
-      operations,
-      identities,
-      packages,
-      paths,
-      buildEnv,
-      programDirs,
-      runtimes,
-      runtimeOf,
+      ...options,
+      ...{ registry, operations, ports, runtimes, runtimeOf, runnable },
       runtimesOf: (app) => this.#runtimesOf(app),
-      runnable,
-      ports,
-      runUidOf,
-      userName,
-      now,
-      log,
     };
     const settings = new AppSettings({
       ...shared,
@@ -354,7 +326,7 @@ export class Apps implements AsyncDisposable {
 
   /** @throws SvcError see {@link Lifecycle.start} */
   async startApp(id: string, caller: AppCaller): Promise<App> {
-    await this.#lifecycle.start(await this.#find(id, caller));
+    await this.#lifecycle.start(await this.record(id, caller));
     return this.get(id, caller);
   }
 
@@ -365,22 +337,22 @@ export class Apps implements AsyncDisposable {
   }
 
   async restartApp(id: string, caller: AppCaller): Promise<App> {
-    await this.#lifecycle.restart(await this.#find(id, caller));
+    await this.#lifecycle.restart(await this.record(id, caller));
     return this.get(id, caller);
   }
 
   /** @throws SvcError see {@link Placer.place} */
   async placeOn(id: string, placement: Placement | null, caller: AppCaller, work: WorkOptions): Promise<App> {
-    await this.#find(id, caller);
+    await this.record(id, caller);
     // Its image may have to be pulled.
     using _turn = await this.#turns.take(caller, work);
-    await this.#placer.place(await this.#find(id, caller), placement, work);
+    await this.#placer.place(await this.record(id, caller), placement, work);
     return await this.get(id, caller);
   }
 
   /** @throws SvcError see {@link Placer.scale} */
   async scale(id: string, replicas: number, caller: AppCaller): Promise<App> {
-    await this.#placer.scale(await this.#find(id, caller), replicas);
+    await this.#placer.scale(await this.record(id, caller), replicas);
     return this.get(id, caller);
   }
 
@@ -393,7 +365,7 @@ export class Apps implements AsyncDisposable {
 
   /** As {@link exportApp}. */
   async export(id: string, to: ExportAppRequestTo, caller: AppCaller): Promise<ExportedApp> {
-    const app = await this.#find(id, caller);
+    const app = await this.record(id, caller);
     // Wherever it is placed.
     const runtime = this.#options.runtimes.get(app.runtime);
     const told = runtime?.told?.bind(runtime);
@@ -402,7 +374,7 @@ export class Apps implements AsyncDisposable {
 
   /** The app, once it is up. @throws SvcError see {@link awaitUp} */
   async awaitUp(id: string, caller: AppCaller, work: WorkOptions): Promise<App> {
-    const app = await this.#find(id, caller);
+    const app = await this.record(id, caller);
     await awaitUp(app, this.#runtimeOf(app), work);
     return this.get(id, caller);
   }
@@ -414,9 +386,9 @@ export class Apps implements AsyncDisposable {
     caller: AppCaller,
     work: WorkOptions,
   ): Promise<UpgradeResult> {
-    await this.#find(id, caller);
+    await this.record(id, caller);
     using _turn = await this.#turns.take(caller, work);
-    const app = await this.#find(id, caller);
+    const app = await this.record(id, caller);
     const before =
       backup &&
       (() => {
@@ -435,13 +407,13 @@ export class Apps implements AsyncDisposable {
     caller: AppCaller,
     signal: AbortSignal,
   ): Promise<RuntimeImage> {
-    const app = await this.#find(id, caller);
+    const app = await this.record(id, caller);
     return (await this.#runtimeOf(app).images?.image(this.#runnable(app), { checkRemote, signal })) ?? {};
   }
 
   /** @throws SvcError see {@link Repuller.repull} */
   async repull(id: string, caller: AppCaller, work: WorkOptions): Promise<RepullResult> {
-    const app = await this.#find(id, caller);
+    const app = await this.record(id, caller);
     return cancelably(work, (within) => this.#repuller.repull(app, within));
   }
 
@@ -452,7 +424,7 @@ export class Apps implements AsyncDisposable {
 
   /** @throws SvcError see {@link Cloner.clone} */
   async clone(id: string, request: CloneRequest, caller: AppCaller, work: WorkOptions): Promise<CloneResult> {
-    const app = await this.#find(id, caller);
+    const app = await this.record(id, caller);
     return cancelably(work, (within) => this.#cloner.clone(app, request, caller, within));
   }
 
@@ -462,15 +434,17 @@ export class Apps implements AsyncDisposable {
     return this.#registry.all().filter(isReadable);
   }
 
-  /** The app as svc keeps it. @throws SvcError `store_damaged` */
+  /** The app as svc keeps it, once it is known what runs of it. @throws SvcError `store_damaged` for one that cannot be read */
   async record(id: string, caller: AppCaller): Promise<AppRecord> {
-    return this.#find(id, caller);
+    const app = await this.#findAny(id, caller);
+    requireReadable(app);
+    return app;
   }
 
   /** As {@link record}; undefined where the caller sees none of that id. */
   async installed(id: string, caller: AppCaller): Promise<AppRecord | undefined> {
     const isThere = this.#registry.visible(caller).some((app) => app.id === id);
-    return isThere ? this.#find(id, caller) : undefined;
+    return isThere ? this.record(id, caller) : undefined;
   }
 
   /** @throws SvcError see {@link BackupHold.hold} */
@@ -481,7 +455,7 @@ export class Apps implements AsyncDisposable {
     caller: AppCaller,
     work: WorkOptions,
   ): Promise<HeldResult<T>> {
-    const app = await this.#find(id, caller);
+    const app = await this.record(id, caller);
     return this.#backupHold.hold(app.id, mode, read, work);
   }
 
@@ -492,21 +466,21 @@ export class Apps implements AsyncDisposable {
 
   /** Where the app lies, and the uid that its files belong to. */
   async place(id: string, caller: AppCaller): Promise<Pick<RunnableApp, "directory" | "uid">> {
-    return this.#runnable(await this.#find(id, caller));
+    return this.#runnable(await this.record(id, caller));
   }
 
   async settings(id: string, caller: AppCaller): Promise<SettingsView> {
-    return this.#settings.view(await this.#find(id, caller));
+    return this.#settings.view(await this.record(id, caller));
   }
 
   /** @throws SvcError see {@link AppSettings.replace} */
   async replaceSettings(id: string, values: JsonObject, caller: AppCaller): Promise<SettingsView> {
-    await this.#settings.replace(await this.#find(id, caller), values);
+    await this.#settings.replace(await this.record(id, caller), values);
     return this.settings(id, caller);
   }
 
   async ports(id: string, caller: AppCaller): Promise<ReportedPort[]> {
-    const [ports = []] = await this.#ports.report([await this.#find(id, caller)]);
+    const [ports = []] = await this.#ports.report([await this.record(id, caller)]);
     return ports;
   }
 
@@ -515,7 +489,7 @@ export class Apps implements AsyncDisposable {
   }
 
   async disk(id: string, caller: AppCaller, signal: AbortSignal): ReturnType<DiskReports["disk"]> {
-    return this.#disks.disk(await this.#find(id, caller), signal);
+    return this.#disks.disk(await this.record(id, caller), signal);
   }
 
   async diskReport(caller: AppCaller, signal: AbortSignal): ReturnType<DiskReports["report"]> {
@@ -546,7 +520,7 @@ export class Apps implements AsyncDisposable {
 
   /** The last lines of the log, or those from an instant on. */
   async logs(id: string, from: LogStart, caller: AppCaller, signal: AbortSignal): Promise<LogChunk> {
-    const app = await this.#find(id, caller);
+    const app = await this.record(id, caller);
     return readSince(from, (tail) => this.#runtimeOf(app).logs(this.#runnable(app), { tail, signal }));
   }
 
@@ -557,7 +531,7 @@ export class Apps implements AsyncDisposable {
     caller: AppCaller,
     signal: AbortSignal,
   ): AsyncIterable<LogChunk> {
-    const app = await this.#find(id, caller);
+    const app = await this.record(id, caller);
     // Another app that gets the id later is not the one that was asked for.
     const isThere = (): boolean => this.#registry.get(id)?.createdAtMs === app.createdAtMs;
     yield* followApp(this.#runtimeOf(app), this.#runnable(app), { ...from, signal, isThere });
@@ -565,17 +539,10 @@ export class Apps implements AsyncDisposable {
 
   /** @throws SvcError as {@link AppRuntime.openTerminal} */
   async openTerminal(id: string, request: TerminalRequest, caller: AppCaller): Promise<Terminal> {
-    const app = await this.#find(id, caller);
+    const app = await this.record(id, caller);
     const runtime = this.#runtimeOf(app);
     if (runtime.openTerminal === undefined) throw noTerminal(id);
     return runtime.openTerminal(this.#runnable(app), request);
-  }
-
-  /** As {@link #findAny}. @throws SvcError `store_damaged` for one that cannot be read */
-  async #find(id: string, caller: AppCaller): Promise<AppRecord> {
-    const app = await this.#findAny(id, caller);
-    requireReadable(app);
-    return app;
   }
 
   /** The app, once it is known what runs of it. */

@@ -75,8 +75,7 @@ export class BackupHold {
 
   async #read<T>(operation: Operation, mode: BackupMode, read: ReadHeld<T>, work: WorkOptions): Promise<T> {
     const { operations, registry, runtimeOf, runnable } = this.#options;
-    const app = registry.get(operation.appId);
-    if (app === undefined) throw new Error(`the backup holds no app "${operation.appId}"`);
+    const app = registry.held(operation);
     await requireDirectory(this.#options, app);
     const held = runnable(app);
     const runtime = runtimeOf(app);

@@ -5,23 +5,12 @@ import type { MessageInitShape } from "@bufbuild/protobuf";
 import type { AppDiskSchema, DiskReportSchema } from "../../gen/svc/v1/app_pb.ts";
 import { SvcError } from "../errors.ts";
 import type { Identity } from "../identity/identity.ts";
-import type { Identities } from "../identity/identities.ts";
 import { mapBounded } from "../lib/map-bounded.ts";
 import { appTree } from "../runtimes/app-tree.ts";
-import type { AppRuntime, RunnableApp } from "../runtimes/runtime.ts";
-import type { AppPaths } from "./app-paths.ts";
 import type { AppRecord } from "./app-record.ts";
+import type { AppsContext } from "./apps-context.ts";
 import { HelperWatch } from "./helper-watch.ts";
 import { isReadable } from "./unreadable-app.ts";
-import type { Log } from "../lib/log.ts";
-
-export interface DiskReportsOptions {
-  identities: Identities;
-  paths: AppPaths;
-  runtimeOf: (app: AppRecord) => AppRuntime;
-  runnable: (app: AppRecord) => RunnableApp;
-  log: Pick<Log, "warn">;
-}
 
 type AppDisk = MessageInitShape<typeof AppDiskSchema>;
 
@@ -38,9 +27,9 @@ interface TreeSizes {
 }
 
 export class DiskReports {
-  readonly #options: DiskReportsOptions;
+  readonly #options: AppsContext;
 
-  constructor(options: DiskReportsOptions) {
+  constructor(options: AppsContext) {
     this.#options = options;
   }
 

@@ -3,15 +3,9 @@ import type { JsonObject } from "../lib/json.ts";
 import { type Manifest, settingsOf } from "../packages/manifest.ts";
 import { mergeDefaults, resolvePorts } from "../packages/settings.ts";
 import { runningSettings } from "./app-view.ts";
-import type { AppRegistry } from "./app-registry.ts";
-import type { PortHolders } from "./port-holders.ts";
+import type { AppsContext } from "./apps-context.ts";
 
 const maxPort = 65_535;
-
-export interface FreePortsOptions {
-  registry: AppRegistry;
-  ports: PortHolders;
-}
 
 /** Ports for one app that is not in the database yet; whoever is asked meanwhile gets others. */
 export interface ChosenPorts extends Disposable {
@@ -22,11 +16,11 @@ export interface ChosenPorts extends Disposable {
 }
 
 export class FreePorts {
-  readonly #options: FreePortsOptions;
+  readonly #options: AppsContext;
   /** Chosen for apps that are being made. */
   readonly #promised = new Set<number>();
 
-  constructor(options: FreePortsOptions) {
+  constructor(options: AppsContext) {
     this.#options = options;
   }
 

@@ -13,7 +13,7 @@ import {
 } from "./acknowledgement.ts";
 import { deleteApp, insertApp, newApp, patchApp, type NewApp } from "./app-record.ts";
 import type { AppCaller } from "./app-registry.ts";
-import { AppIds } from "./app-ids.ts";
+import { firstFreeId } from "./app-ids.ts";
 import type { AppSettings } from "./app-settings.ts";
 import type { ChosenPorts, FreePorts } from "./free-ports.ts";
 import { requireOpenPorts } from "./privileged-ports.ts";
@@ -180,13 +180,13 @@ export class Installer {
   async #reserve(plan: CreationPlan, { cancel }: WorkOptions): Promise<Operation> {
     const { operations, registry, maxAppsPerUser, userName } = this.#options;
     const { caller, ownerUid, kind, describe } = plan;
-    const ids = new AppIds({ ...plan, registry, callerName: caller.root ? "" : await userName(caller.uid) });
+    const callerName = caller.root ? "" : await userName(caller.uid);
     for (;;) {
       // Nobody tells at once of what another process wrote.
       registry.invalidate();
       const owned = registry.all().filter((app) => app.ownerUid === ownerUid).length;
       if (!caller.root && owned >= maxAppsPerUser) throw tooManyApps(owned, maxAppsPerUser);
-      const id = ids.firstFree();
+      const id = firstFreeId(registry, { ...plan, callerName });
       const app = describe(id);
       try {
         return await operations.begin({

@@ -1,13 +1,10 @@
 /** Start, stop and restart: one operation each, under the app's lock, never cancelled by a client that goes away. */
 import { isDiskFull, SvcError } from "../errors.ts";
-import type { Identities } from "../identity/identities.ts";
 import { mergeDefaults } from "../packages/settings.ts";
 import { isUp, isUpNow, type AppRuntime, type RunnableApp } from "../runtimes/runtime.ts";
 import { whyNotStarted } from "../runtimes/start-failed.ts";
 import { patchApp, requireDesired, type AppPatch, type AppRecord, type StartFailure } from "./app-record.ts";
-import type { AppRegistry } from "./app-registry.ts";
-import type { Operation, Operations } from "./operations.ts";
-import type { PortHolders } from "./port-holders.ts";
+import type { Operation } from "./operations.ts";
 import { writeSettingsFiles } from "./settings-files.ts";
 import type { AppsContext } from "./apps-context.ts";
 import { isReadable } from "./unreadable-app.ts";
@@ -20,24 +17,10 @@ interface SettleOptions {
 }
 
 export class Lifecycle {
-  readonly #registry: AppRegistry;
-  readonly #operations: Operations;
-  readonly #runtimeOf: (app: AppRecord) => AppRuntime;
-  readonly #runtimesOf: AppsContext["runtimesOf"];
-  readonly #runnable: (app: AppRecord) => RunnableApp;
-  readonly #identities: Identities;
-  readonly #log: AppsContext["log"];
-  readonly #ports: PortHolders;
+  readonly #options: AppsContext;
 
   constructor(options: AppsContext) {
-    this.#registry = options.registry;
-    this.#operations = options.operations;
-    this.#runtimeOf = options.runtimeOf;
-    this.#runtimesOf = options.runtimesOf;
-    this.#runnable = options.runnable;
-    this.#identities = options.identities;
-    this.#log = options.log;
-    this.#ports = options.ports;
+    this.#options = options;
   }
 
   /**
@@ -46,7 +29,7 @@ export class Lifecycle {
    */
   async start(app: AppRecord): Promise<void> {
     if (this.#isRunning(app)) return;
-    const operation = await this.#operations.begin({
+    const operation = await this.#options.operations.begin({
       appId: app.id,
       kind: "start",
       phase: "start",
@@ -62,7 +45,7 @@ export class Lifecycle {
   async bringUp({ id: appId }: AppRecord): Promise<void> {
     const statements = [requireDesired(appId, "running")];
     await this.finishStart(
-      await this.#operations.begin({ appId, kind: "start", phase: "start", statements }),
+      await this.#options.operations.begin({ appId, kind: "start", phase: "start", statements }),
     );
   }
 
@@ -72,7 +55,9 @@ export class Lifecycle {
    */
   async bringDown({ id: appId }: AppRecord): Promise<void> {
     const statements = [requireDesired(appId, "stopped")];
-    await this.finishStop(await this.#operations.begin({ appId, kind: "stop", phase: "stop", statements }));
+    await this.finishStop(
+      await this.#options.operations.begin({ appId, kind: "stop", phase: "stop", statements }),
+    );
   }
 
   /**
@@ -81,7 +66,7 @@ export class Lifecycle {
    */
   async stop(app: AppRecord): Promise<void> {
     if (app.state === "STOPPED" && app.desired === "stopped" && !this.#isActive(app)) return;
-    const operation = await this.#operations.begin({
+    const operation = await this.#options.operations.begin({
       appId: app.id,
       kind: "stop",
       phase: "stop",
@@ -95,7 +80,7 @@ export class Lifecycle {
    * @throws SvcError `app_busy`, `start_failed` with its last lines, and what {@link AppRuntime.check} throws
    */
   async restart(app: AppRecord): Promise<void> {
-    const operation = await this.#operations.begin({
+    const operation = await this.#options.operations.begin({
       appId: app.id,
       kind: "restart",
       phase: "stop",
@@ -110,11 +95,11 @@ export class Lifecycle {
    */
   async finishStart(operation: Operation, next?: string): Promise<void> {
     const start = async (app: AppRecord): Promise<AppPatch> => {
-      const runtime = this.#runtimeOf(app);
+      const runtime = this.#options.runtimeOf(app);
       if (!isUpNow(runtime.status(app.id))) {
-        const runnable = this.#runnable(app);
-        await this.#ports.requireFree(runnable, () => stopToStart(runtime, runnable));
-        await writeSettingsFiles(this.#identities, runnable);
+        const runnable = this.#options.runnable(app);
+        await this.#options.ports.requireFree(runnable, () => stopToStart(runtime, runnable));
+        await writeSettingsFiles(this.#options.identities, runnable);
         await runtime.start(runnable);
         await this.#settleRuntime(runtime, runnable);
       }
@@ -129,7 +114,7 @@ export class Lifecycle {
     try {
       await runtime.settle(app);
     } catch (error) {
-      this.#log.warn({ err: error, appId: app.id }, "what an app ran as before could not be removed");
+      this.#options.log.warn({ err: error, appId: app.id }, "what an app ran as before could not be removed");
     }
   }
 
@@ -137,7 +122,7 @@ export class Lifecycle {
     const stopped: AppPatch = { state: "STOPPED", stateReason: "", failure: null };
     const reached = { isDown: false };
     const stop = async (app: AppRecord): Promise<AppPatch> => {
-      for (const runtime of this.#runtimesOf(app)) await runtime.stop(this.#runnable(app));
+      for (const runtime of this.#options.runtimesOf(app)) await runtime.stop(this.#options.runnable(app));
       reached.isDown = true;
       // Nothing can be changed within what cannot be read.
       return isReadable(app) ? stopped : {};
@@ -154,16 +139,16 @@ export class Lifecycle {
   }
 
   async finishRestart(operation: Operation): Promise<void> {
-    const app = this.#held(operation);
+    const app = this.#options.registry.held(operation);
     try {
       if (operation.phase === "stop") {
-        const [runtime, runnable] = [this.#runtimeOf(app), this.#runnable(app)];
+        const [runtime, runnable] = [this.#options.runtimeOf(app), this.#options.runnable(app)];
         if (isUp(runtime.status(app.id)?.state)) await runtime.check(runnable);
         await stopToStart(runtime, runnable);
-        await this.#operations.enter(operation, "start");
+        await this.#options.operations.enter(operation, "start");
       }
     } catch (error) {
-      if (!this.#operations.isLeaving) await this.#operations.end(operation);
+      if (!this.#options.operations.isLeaving) await this.#options.operations.end(operation);
       throw error;
     }
     await this.finishStart(operation);
@@ -171,7 +156,7 @@ export class Lifecycle {
 
   /** What a start leaves in the record that failed, for whatever reason. */
   #failed(app: AppRecord, error: unknown): AppPatch {
-    const state = this.#runtimeOf(app).status(app.id)?.state;
+    const state = this.#options.runtimeOf(app).status(app.id)?.state;
     // The last word is not spoken: it may run, and what is heard of it from now on tells.
     if (!isStartFailed(error) && (isUp(state) || state === "UNKNOWN")) return {};
     return { state: "FAILED", ...failureOf(app.id, error) };
@@ -187,7 +172,7 @@ export class Lifecycle {
     work: (app: AppRecord) => Promise<AppPatch>,
     { afterError = () => ({}), next }: SettleOptions = {},
   ): Promise<void> {
-    const app = this.#held(operation);
+    const app = this.#options.registry.held(operation);
     let patch: AppPatch = {};
     let phase: string | undefined;
     let isCut = false;
@@ -195,29 +180,22 @@ export class Lifecycle {
       patch = await work(app);
       phase = next;
     } catch (error) {
-      isCut = this.#operations.isLeaving && !isStartFailed(error);
+      isCut = this.#options.operations.isLeaving && !isStartFailed(error);
       patch = afterError(app, error);
       throw error;
     } finally {
       const statements = Object.keys(patch).length === 0 ? [] : [patchApp(app.id, patch)];
-      if (phase !== undefined) await this.#operations.enter(operation, phase, statements);
-      else if (!isCut) await this.#operations.end(operation, statements);
+      if (phase !== undefined) await this.#options.operations.enter(operation, phase, statements);
+      else if (!isCut) await this.#options.operations.end(operation, statements);
     }
   }
 
-  /** The app as it is under the lock: what was read before may be older. */
-  #held(operation: Operation): AppRecord {
-    const app = this.#registry.get(operation.appId);
-    if (app === undefined) throw new Error(`operation ${operation.kind} holds no app "${operation.appId}"`);
-    return app;
-  }
-
   #isRunning(app: AppRecord): boolean {
-    return isUpNow(this.#runtimeOf(app).status(app.id)) && app.desired === "running";
+    return isUpNow(this.#options.runtimeOf(app).status(app.id)) && app.desired === "running";
   }
 
   #isActive(app: AppRecord): boolean {
-    const state = this.#runtimeOf(app).status(app.id)?.state;
+    const state = this.#options.runtimeOf(app).status(app.id)?.state;
     return state !== undefined && state !== "STOPPED";
   }
 }

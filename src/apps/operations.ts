@@ -148,12 +148,7 @@ export interface OperationsOptions {
 }
 
 export class Operations {
-  readonly #store: Store;
-  readonly #executor: Executor;
-  readonly #now: () => number;
-  readonly #recover: (operation: Operation) => Promise<void>;
-  readonly #began: ((operation: Operation) => void) | undefined;
-  readonly #ended: ((operation: Operation) => void) | undefined;
+  readonly #options: OperationsOptions;
   /** The registry says of them what cannot be read. */
   readonly #reader = new OperationReader();
   /**
@@ -164,12 +159,7 @@ export class Operations {
   #isLeaving = false;
 
   constructor(options: OperationsOptions) {
-    this.#store = options.store;
-    this.#executor = options.executor;
-    this.#now = options.now;
-    this.#recover = options.recover;
-    this.#began = options.began;
-    this.#ended = options.ended;
+    this.#options = options;
   }
 
   /** This process ends: what it does not bring to its end is left to the next one. */
@@ -183,11 +173,13 @@ export class Operations {
 
   /** All operations that the store knows, live or left behind. */
   all(): Operation[] {
-    return this.#store.all<OperationRow>("SELECT * FROM operations").map((row) => this.#reader.read(row));
+    return this.#options.store
+      .all<OperationRow>("SELECT * FROM operations")
+      .map((row) => this.#reader.read(row));
   }
 
   of(appId: string): Operation | undefined {
-    const row = this.#store.get<OperationRow>("SELECT * FROM operations WHERE app_id = ?", appId);
+    const row = this.#options.store.get<OperationRow>("SELECT * FROM operations WHERE app_id = ?", appId);
     return row === undefined ? undefined : this.#reader.read(row);
   }
 
@@ -198,8 +190,8 @@ export class Operations {
    */
   async begin(options: BeginOptions): Promise<Operation> {
     const { appId, kind, phase, detail = {}, statements = [], cancel } = options;
-    const startedAtMs = this.#now();
-    const { bootId, pid, startTicks } = this.#executor;
+    const startedAtMs = this.#options.now();
+    const { bootId, pid, startTicks } = this.#options.executor;
     const insert: Statement = {
       sql: `INSERT INTO operations (app_id, kind, phase, detail, boot_id, pid, start_ticks, started_at)
             VALUES (?, ?, ?, ?, ?, ?, ?, ?) RETURNING id`,
@@ -207,13 +199,13 @@ export class Operations {
     };
     for (let attempt = 1; ; attempt++) {
       try {
-        const [inserted] = await this.#store.write([insert, ...statements], {
+        const [inserted] = await this.#options.store.write([insert, ...statements], {
           essential: freesRoom.has(kind),
         });
         const id = Number(inserted?.rows?.[0]?.["id"]);
         this.#live.set(id, cancel);
-        const operation = { id, appId, kind, phase, detail, executor: this.#executor, startedAtMs };
-        this.#began?.(operation);
+        const operation = { id, appId, kind, phase, detail, executor: this.#options.executor, startedAtMs };
+        this.#options.began?.(operation);
         return operation;
       } catch (error) {
         if (!(error instanceof StoreConflict)) throw error;
@@ -223,8 +215,22 @@ export class Operations {
         if (holder === undefined && attempt <= maxAttempts) continue;
         if (holder === undefined) throw error;
         if (attempt > maxAttempts || (await this.isLive(holder))) throw busy(holder);
-        await this.#recover(holder);
+        await this.#options.recover(holder);
       }
+    }
+  }
+
+  /**
+   * Does `work` under the app's lock, which is given back with what the work wants written, or with nothing when it throws.
+   * @throws SvcError as {@link begin}; what the work throws
+   */
+  async during(options: BeginOptions, work: (operation: Operation) => Promise<Statement>): Promise<void> {
+    const operation = await this.begin(options);
+    try {
+      await this.end(operation, [await work(operation)]);
+    } catch (error) {
+      await this.end(operation);
+      throw error;
     }
   }
 
@@ -249,7 +255,7 @@ export class Operations {
   /** Whether somebody still executes it. */
   async isLive(operation: Operation): Promise<boolean> {
     const { bootId, pid, startTicks } = operation.executor;
-    const own = this.#executor;
+    const own = this.#options.executor;
     if (pid === own.pid && startTicks === own.startTicks && bootId === own.bootId) {
       return this.#live.has(operation.id);
     }
@@ -258,7 +264,7 @@ export class Operations {
 
   /** Records how far it is and its detail, with what belongs to that point, in one transaction. */
   async enter(operation: Operation, phase: string, statements: readonly Statement[] = []): Promise<void> {
-    await this.#store.write(
+    await this.#options.store.write(
       [
         {
           sql: "UPDATE operations SET phase = ?, detail = ? WHERE id = ?",
@@ -275,19 +281,19 @@ export class Operations {
   /** Gives the lock back, with the outcome in the same transaction. */
   async end(operation: Operation, statements: readonly Statement[] = []): Promise<void> {
     try {
-      await this.#store.write([...statements, endOperation(operation)], { essential: true });
+      await this.#options.store.write([...statements, endOperation(operation)], { essential: true });
     } finally {
       // If the write failed, the row is left behind and whoever wants the app next recovers it.
       this.#live.delete(operation.id);
-      this.#ended?.(operation);
+      this.#options.ended?.(operation);
     }
   }
 
   /** Takes a row over that its process left behind, so that nobody else recovers it too. False: somebody was quicker. */
   async adopt(operation: Operation): Promise<boolean> {
     const { executor } = operation;
-    const { bootId, pid, startTicks } = this.#executor;
-    const [adopted] = await this.#store.write(
+    const { bootId, pid, startTicks } = this.#options.executor;
+    const [adopted] = await this.#options.store.write(
       [
         {
           sql: `UPDATE operations SET boot_id = ?, pid = ?, start_ticks = ?

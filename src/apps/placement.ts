@@ -27,10 +27,8 @@ export class Placer {
   async place(found: AppRecord, placement: Placement | null, work: WorkOptions): Promise<void> {
     const { operations, registry, runtimeOf, runnable } = this.#options;
     if (placement !== null) requireSwarmPackage(found.manifest);
-    const operation = await operations.begin({ appId: found.id, kind: "settings", phase: "place" });
-    try {
-      const app = registry.get(found.id);
-      if (app === undefined) throw new Error(`the placement holds no app "${found.id}"`);
+    await operations.during({ appId: found.id, kind: "settings", phase: "place" }, async (operation) => {
+      const app = registry.held(operation);
       const before = runtimeOf(app);
       if (isUp(before.status(app.id)?.state)) {
         throw new SvcError("app_running", `app "${app.id}" is running; stop it before placing it elsewhere`);
@@ -42,18 +40,14 @@ export class Placer {
         // An image that was built for it went with that.
         await runtimeOf(moved).prepare(runnable(moved), work);
       }
-      await operations.end(operation, [patchApp(app.id, { placement })]);
-    } catch (error) {
-      await operations.end(operation);
-      throw error;
-    }
+      return patchApp(app.id, { placement });
+    });
   }
 
   /** @throws SvcError `not_possible` for an app on this machine, `app_busy`, `unavailable` */
   async scale(found: AppRecord, replicas: number): Promise<void> {
     const { operations, registry, runtimeOf, runnable } = this.#options;
-    const operation = await operations.begin({ appId: found.id, kind: "settings", phase: "scale" });
-    try {
+    await operations.during({ appId: found.id, kind: "settings", phase: "scale" }, async () => {
       const app = registry.get(found.id);
       if (app?.placement == null) {
         const message = `app "${found.id}" runs on this machine, once; put it on a swarm first: svc app place ${found.id} --on swarm`;
@@ -61,10 +55,7 @@ export class Placer {
       }
       const scaled = { ...app, placement: { ...app.placement, replicas } };
       await runtimeOf(app).scale?.(runnable(scaled));
-      await operations.end(operation, [patchApp(app.id, { placement: scaled.placement })]);
-    } catch (error) {
-      await operations.end(operation);
-      throw error;
-    }
+      return patchApp(app.id, { placement: scaled.placement });
+    });
   }
 }

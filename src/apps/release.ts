@@ -9,7 +9,7 @@ import type { RunnableApp } from "../runtimes/runtime.ts";
 import { prepareStep } from "../runtimes/app-environment.ts";
 import { appTree, checkoutOf } from "../runtimes/app-tree.ts";
 import { fenced, isRefusal, raiseFence } from "./build-fence.ts";
-import type { OnProgress, WorkOptions } from "./progress.ts";
+import type { WorkOptions } from "./progress.ts";
 
 /** Lines of a failed command that its error carries. */
 const keptLines = 20;
@@ -178,20 +178,25 @@ export async function runStep(
 ): Promise<void> {
   const { argv, cwd, env } = prepareStep(app, command);
   onProgress({ step: stepName, message: `$ ${argv.join(" ")}` });
-  const lines = new LastLines(onProgress, stepName);
+  const lastLines: string[] = [];
+  const onLine = (line: string): void => {
+    lastLines.push(line);
+    if (lastLines.length > keptLines) lastLines.shift();
+    onProgress({ step: stepName, message: line });
+  };
   const identity = await identities.as(app.uid);
   const fence = await raiseFence(identity, app, programDirs);
   const failed = (end: string, payload: { exitCode?: number; signal: string }): SvcError<"build_failed"> => {
-    const hint = fence.refusal !== undefined && isRefusal(lines.last) ? `; ${fence.refusal}` : "";
+    const hint = fence.refusal !== undefined && isRefusal(lastLines) ? `; ${fence.refusal}` : "";
     const message = `the ${stepName} step "${argv.join(" ")}" of ${app.manifest.name} ${end}${hint}`;
-    return new SvcError("build_failed", message, { payload: { ...payload, lastLines: lines.last } });
+    return new SvcError("build_failed", message, { payload: { ...payload, lastLines } });
   };
   const result = await fenced(identity, app, fence, () =>
     identity.runCommand(argv, {
       cwd,
       env: { ...fence.env, ...buildEnv, ...env },
       timeoutMs: command.timeoutMs,
-      onLine: (line) => lines.add(line),
+      onLine,
       ...(signal && { signal }),
     }),
   ).catch((error: unknown) => {
@@ -208,22 +213,4 @@ export async function runStep(
     ...(result.exitCode !== null && { exitCode: result.exitCode }),
     signal: result.signal ?? "",
   });
-}
-
-/** Passes lines on and keeps the last ones. */
-class LastLines {
-  readonly last: string[] = [];
-  readonly #onProgress: OnProgress;
-  readonly #step: string;
-
-  constructor(onProgress: OnProgress, step: string) {
-    this.#onProgress = onProgress;
-    this.#step = step;
-  }
-
-  add(line: string): void {
-    this.last.push(line);
-    if (this.last.length > keptLines) this.last.shift();
-    this.#onProgress({ step: this.#step, message: line });
-  }
 }

@@ -206,7 +206,7 @@ export class Restorer {
     const phase = operation.phase as RestorePhase;
     const tree = await identities.tree(paths.appDir(operation.appId), runUid);
     for (const path of trees) {
-      if (phase === "swap") await putBack(tree, path);
+      if (phase === "swap") await tree.putBack(setAside(path), path);
       await tree.remove(staged(path));
       if (phase === "done") await tree.remove(setAside(path));
     }
@@ -226,8 +226,7 @@ export class Restorer {
     work: WorkOptions,
   ): Promise<void> {
     const { operations, registry, identities, paths, settings, runtimeOf, runnable, now } = this.#options;
-    const app = registry.get(operation.appId);
-    if (app === undefined) throw new Error(`the restore holds no app "${operation.appId}"`);
+    const app = registry.held(operation);
     // Somebody may have started it between the first look and the lock.
     this.requireRestorable(app, image, options);
     const isWhole = options.paths.length === 0;
@@ -343,10 +342,4 @@ async function copyRest(
   const exclude = inTree.map((each) => each.slice(path.length + 1));
   const target = { root, path: staged(path) };
   await identity.copyTree({ root, path }, target, { exclude, ...(signal && { signal }) });
-}
-
-async function putBack(tree: OwnedTree, path: string): Promise<void> {
-  if (!(await tree.has(setAside(path)))) return;
-  await tree.remove(path);
-  await tree.rename(setAside(path), path);
 }

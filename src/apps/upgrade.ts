@@ -87,7 +87,11 @@ export class Upgrader {
     });
     try {
       const result = await this.#run(operation, request, work).catch(async (error: unknown) => {
-        throw asRefused(app, error, await failureOf(this.restore(operation)));
+        const afterwards = await this.restore(operation).then(
+          () => undefined,
+          (failure: unknown) => failure,
+        );
+        throw asRefused(app, error, afterwards);
       });
       await this.#giveBack(operation);
       return result;
@@ -99,8 +103,7 @@ export class Upgrader {
 
   async #run(operation: Operation, request: UpgradeRequest, work: WorkOptions): Promise<UpgradeResult> {
     const { operations, registry, packages, settings, runtimeOf, runnable, now, log } = this.#options;
-    const app = registry.get(operation.appId);
-    if (app === undefined) throw new Error(`the upgrade holds no app "${operation.appId}"`);
+    const app = registry.held(operation);
     // Somebody may have started it between the first look and the lock.
     await this.#requireReady(app, request);
     await requireDirectory(this.#options, app);
@@ -173,8 +176,8 @@ export class Upgrader {
     if (phase === "switch") {
       // It may have been killed in the middle of its trial.
       if (app !== undefined && !rolls) await runtimeOf(app).stop(runnable(app));
-      await putBack(tree, appTree.previousRepo, appTree.repo);
-      await putBack(tree, appTree.previousData, appTree.data);
+      await tree.putBack(appTree.previousRepo, appTree.repo);
+      await tree.putBack(appTree.previousData, appTree.data);
       await tree.remove(unfinishedCopy);
       await tree.remove(appTree.nextRepo);
       if (app !== undefined) await this.#prepareAgain(app);
@@ -411,25 +414,10 @@ function asRefused({ id, version }: AppRecord, error: unknown, afterwards: unkno
   return new SvcError(reason, says, { payload, cause });
 }
 
-async function failureOf(work: Promise<unknown>): Promise<unknown> {
-  try {
-    await work;
-    return undefined;
-  } catch (error) {
-    return error;
-  }
-}
-
 /** Nothing was tried yet: something is to be said or done first. */
 const asking: ReadonlySet<string> = new Set(["license_required", "app_running"]);
 
 /** A directory has no history, so it is always taken afresh. */
 function isSameRelease(app: AppRecord, resolved: ResolvedPackage): boolean {
   return resolved.origin.kind === "git" && resolved.origin.commit === app.origin.commit;
-}
-
-async function putBack(tree: OwnedTree, from: string, to: string): Promise<void> {
-  if (!(await tree.has(from))) return;
-  await tree.remove(to);
-  await tree.rename(from, to);
 }

@@ -132,6 +132,13 @@ export class OwnedTree {
     for (const parent of new Set([dirname(from), dirname(to)])) await syncDirectory(join(this.root, parent));
   }
 
+  /** Has what was set aside be in its place again; nothing is done where nothing was. */
+  async putBack(from: string, to: string): Promise<void> {
+    if (!(await this.has(from))) return;
+    await this.remove(to);
+    await this.rename(from, to);
+  }
+
   /** Replaces a file of the user's. */
   async writeFile(path: string, content: string): Promise<void> {
     await this.makeDirs([dirname(path)]);

@@ -1,12 +1,13 @@
 /** Free ports for apps that are being made: what one was promised, the next does not get. */
 import test from "ava";
-import { FreePorts, type FreePortsOptions } from "../../src/apps/free-ports.ts";
+import type { AppsContext } from "../../src/apps/apps-context.ts";
+import { FreePorts } from "../../src/apps/free-ports.ts";
 import { parseManifest } from "../packages/support/manifests.ts";
 
 const options = {
   registry: { all: () => [] },
   ports: { listeners: () => Promise.resolve(new Map([[8080, []]])) },
-} as unknown as FreePortsOptions;
+} as unknown as AppsContext;
 
 function manifest(bounds: string) {
   return parseManifest(`id: web
