@@ -148,7 +148,7 @@ export class Installer {
     try {
       const tree = await identities.tree(paths.appDir(id), app.runUid);
       await tree.create();
-      await identities.createOwnedDir(paths.appRunDir(id), app.runUid, 0o700);
+      await identities.createOwnedDir(paths.appRunDir(id), app.runUid);
       await fill(runnable(app));
       await runtimeOf(app).prepare(runnable(app), work);
       await operations.end(operation, [patchApp(id, { state: "STOPPED" })]);

@@ -2,7 +2,8 @@
 import { lstat, readdir, readFile } from "node:fs/promises";
 import { join, posix } from "node:path";
 import { SvcError } from "../errors.ts";
-import type { EntryInfo, EntryType, Identity } from "../identity/identity.ts";
+import type { Identity } from "../identity/identity.ts";
+import type { EntryInfo, EntryType } from "../identity/identity-work.ts";
 
 const missing = new Set(["ENOENT", "ENOTDIR"]);
 

@@ -7,7 +7,7 @@ import { promisify } from "node:util";
 import { zstdCompress, zstdDecompress } from "node:zlib";
 import { volumeOfTree } from "../apps/backed-up-trees.ts";
 import { maxStructure, SvcError } from "../errors.ts";
-import type { ArchiveParts } from "../identity/identity.ts";
+import type { ArchiveParts } from "../identity/identity-work.ts";
 import type { JsonObject } from "../lib/json.ts";
 import { hasMoreStructure } from "../lib/json-structure.ts";
 import type { StoredFile } from "./storages/storage.ts";

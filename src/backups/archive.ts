@@ -1,19 +1,19 @@
 /** An archive that is open for reading. What is in it is read with the identity that its files belong to, never by root. */
-import { PassThrough, Readable } from "node:stream";
+import { Readable } from "node:stream";
 import { volumeOfTree } from "../apps/backed-up-trees.ts";
 import type { LayOutPlace } from "../apps/restore.ts";
 import type { WorkOptions } from "../apps/progress.ts";
 import { notFound, SvcError } from "../errors.ts";
+import type { Identity } from "../identity/identity.ts";
 import type {
   ArchivedEntry,
   ArchivePart,
   DescribedArchive,
   FramePlace,
-  Identity,
   LocatedFile,
   LocatedPaths,
   ReadArchiveResult,
-} from "../identity/identity.ts";
+} from "../identity/identity-work.ts";
 import { requireRoom } from "./spool.ts";
 import { readFooter, readIndexPart, readTables, type ArchiveFooter } from "./archive-footer.ts";
 import type { StoredFile } from "./storages/storage.ts";
@@ -103,9 +103,7 @@ export class Archive implements AsyncDisposable {
 
   /** @throws SvcError `not_found` */
   async locate(identity: Identity, paths: readonly string[], { signal }: WorkOptions): Promise<LocatedPaths> {
-    return identity.locateInArchive(this.#described, this.#tables(signal), paths, {
-      ...(signal && { signal }),
-    });
+    return identity.locateInArchive(this.#described, this.#tables(signal), paths, { signal });
   }
 
   /** @param directory the archive's root when empty. @throws SvcError `not_found` */
@@ -118,7 +116,7 @@ export class Archive implements AsyncDisposable {
     try {
       return await identity.browseArchive(this.#described, this.#tables(signal), {
         ...page,
-        ...(signal && { signal }),
+        signal,
       });
     } catch (error) {
       if (!(error instanceof SvcError && error.reason === "not_found")) throw error;
@@ -128,23 +126,12 @@ export class Archive implements AsyncDisposable {
 
   /** @throws SvcError `not_found`, `denied` for what is no regular file */
   async findFile(identity: Identity, path: string, signal?: AbortSignal): Promise<LocatedFile> {
-    return identity.locateFileInArchive(this.#described, this.#tables(signal), path, {
-      ...(signal && { signal }),
-    });
+    return identity.locateFileInArchive(this.#described, this.#tables(signal), path, { signal });
   }
 
   /** The bytes of a file; an error of the stream when they are not those that the index has. */
   readFile(identity: Identity, file: LocatedFile, signal?: AbortSignal): Readable {
-    const bytes = new PassThrough();
-    identity
-      .readFileOfArchive(this.#described, this.#input(signal, file.frames), file, bytes, {
-        ...(signal && { signal }),
-      })
-      .then(
-        () => bytes.end(),
-        (error: unknown) => bytes.destroy(error as Error),
-      );
-    return bytes;
+    return identity.readFileOfArchive(this.#described, this.#input(signal, file.frames), file, { signal });
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -153,7 +140,7 @@ export class Archive implements AsyncDisposable {
 
   #reading(step: string, { signal, onProgress }: WorkOptions, totalBytes = this.footer.parts.contentBytes) {
     return {
-      ...(signal && { signal }),
+      signal,
       onProgress: (doneBytes: number) =>
         onProgress?.({ step, message: "", doneBytes: BigInt(doneBytes), totalBytes: BigInt(totalBytes) }),
     };

@@ -9,7 +9,7 @@ import type { Apps } from "../apps/apps.ts";
 import { backedUpTrees, backupExcludes, volumePolicy, volumeTree } from "../apps/backed-up-trees.ts";
 import type { BackupMode } from "../apps/backup-hold.ts";
 import type { WorkOptions } from "../apps/progress.ts";
-import type { VolumeSource, WrittenArchive } from "../identity/identity.ts";
+import type { VolumeSource, WrittenArchive } from "../identity/identity-work.ts";
 import type { Identities } from "../identity/identities.ts";
 import type { EngineVolumes, RunnableApp } from "../runtimes/runtime.ts";
 import { manifestFileName } from "../packages/manifest.ts";
@@ -212,7 +212,7 @@ export class BackupMaker {
       ...(request.since && { since: request.since.archive.index(signal) }),
       // Whoever restores looks into it first.
       unmarked: [`repo/${manifestFileName}`],
-      ...(signal && { signal }),
+      signal,
       onProgress: (done) =>
         onProgress?.({
           step: "read",
@@ -299,7 +299,7 @@ export class BackupMaker {
       await catalogue.announce(ref);
       try {
         await place.put(key, file.path, {
-          ...(signal && { signal }),
+          signal,
           onProgress: (done) =>
             onProgress?.({
               step: "push",

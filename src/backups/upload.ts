@@ -78,7 +78,7 @@ export async function uploadArchive(
   const ref = { storage, appId: app.id, name };
   await catalogue.announce(ref);
   try {
-    await place.put(ref, form.path, work.signal ? { signal: work.signal } : {});
+    await place.put(ref, form.path, { signal: work.signal });
     // It is not this host's to remove again.
     await catalogue.forget(ref);
   } catch (error) {

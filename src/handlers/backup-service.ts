@@ -24,7 +24,7 @@ import type { ArchiveRef } from "../backups/catalogue.ts";
 import { storageProblem, type StorageEntry } from "../backups/storages/storage-list.ts";
 import { decodePageToken, encodePageToken } from "../apps/page-token.ts";
 import { invalidField } from "../errors.ts";
-import type { ArchivedEntry } from "../identity/identity.ts";
+import type { ArchivedEntry } from "../identity/identity-work.ts";
 import { secretMask } from "../lib/secret-mask.ts";
 import { userOf } from "../rpc/user-context.ts";
 import { requestedSpan, sayWhichPart, type ByteSpan } from "./byte-range.ts";

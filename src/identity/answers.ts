@@ -19,7 +19,7 @@ import type {
   Measured,
   ReadArchiveResult,
   WrittenArchive,
-} from "./identity.ts";
+} from "./identity-work.ts";
 import { hasMoreStructure } from "../lib/json-structure.ts";
 import type { ClaimOf } from "./helper-protocol.ts";
 import type { HelperAnswer } from "./pending-request.ts";

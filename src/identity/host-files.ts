@@ -1,12 +1,12 @@
 /** Files of the host in the hands of one user: the typed face of the helper's operations for the file service. */
 import { randomBytes } from "node:crypto";
 import { posix } from "node:path";
-import { PassThrough, type Readable } from "node:stream";
+import type { Readable } from "node:stream";
 import { SvcError } from "../errors.ts";
 import { HandOver } from "../lib/hand-over.ts";
 import { boundedLines } from "../lib/lines.ts";
-import { writeTo } from "../lib/write-to.ts";
 import type { Guarded } from "./helper/host/guard.mjs";
+import { answerStream } from "./answer-stream.ts";
 import { malformed } from "./answers.ts";
 import * as answers from "./host-answers.ts";
 import type {
@@ -131,33 +131,9 @@ export class HostFiles {
     if (!bytes.readableEnded) throw malformed();
   }
 
-  /** Bytes from the helper. Destroying the stream ends the work. */
-  #stream<O extends Op>(
-    op: O,
-    path: string,
-    args: HostArgs<O>,
-    signal: AbortSignal | undefined,
-    onEvent?: (event: unknown) => void,
-  ): PassThrough {
-    const gone = new AbortController();
-    const bytes = new PassThrough({
-      highWaterMark: 1 << 20,
-      destroy(error, done) {
-        gone.abort();
-        done(error);
-      },
-    });
-    this.#ask({
-      ...this.#request(op, path, args),
-      signal: signal ? AbortSignal.any([gone.signal, signal]) : gone.signal,
-      timeoutMs: longMs,
-      onEvent,
-      output: writeTo(bytes),
-    }).then(
-      () => bytes.end(),
-      (error: unknown) => bytes.destroy(error instanceof Error ? error : new Error(String(error))),
-    );
-    return bytes;
+  #stream<O extends Op>(op: O, path: string, args: HostArgs<O>, signal: AbortSignal | undefined): Readable {
+    const request = { ...this.#request(op, path, args), signal, timeoutMs: longMs };
+    return answerStream(this.#ask, request, { highWaterMark: 1 << 20 });
   }
 
   async upload(

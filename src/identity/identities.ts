@@ -14,8 +14,7 @@ import { isOwnedDir, makeOwnedDir, removeEmptyDir } from "./owned-dir.ts";
 import { OwnedTree } from "./owned-tree.ts";
 import { type TerminalProgram, Terminals } from "./terminals.ts";
 import { type User, type Users, createUsers } from "./user.ts";
-import { UserIdentity } from "./user-identity.ts";
-import type { Identity, RequestOptions } from "./identity.ts";
+import { Identity } from "./identity.ts";
 
 /** All identities of the daemon. */
 export interface Identities extends AsyncDisposable {
@@ -36,12 +35,12 @@ export interface Identities extends AsyncDisposable {
   /** Runs a program at a terminal as a user. @throws as `as` does; SvcError `unavailable` when there is no terminal */
   openTerminal(uid: number, program: TerminalProgram): Promise<Terminal>;
   /**
-   * Makes a directory that belongs to `uid` in a directory of the daemon's own, such as `<store>/run/<id>`.
+   * Makes a directory of `uid` alone in a directory of the daemon's own, such as `<store>/run/<id>`.
    * The parent must not be writable by others. @throws `already_exists`.
    */
-  createOwnedDir(path: string, uid: number, mode?: number): Promise<void>;
+  createOwnedDir(path: string, uid: number): Promise<void>;
   /** Empties such a directory with its owner's identity, then removes it. Nothing there is fine. */
-  removeOwnedDir(path: string, uid: number, options?: RequestOptions): Promise<{ freedBytes: number }>;
+  removeOwnedDir(path: string, uid: number): Promise<{ freedBytes: number }>;
   /** A directory of the daemon's own with files of `uid` in it, such as `<store>/apps/<id>`, whether it is there or not. */
   tree(root: string, uid: number): Promise<OwnedTree>;
 }
@@ -131,7 +130,7 @@ export function createIdentities(options: IdentitiesOptions = {}): Identities {
   }
 
   async function identityOf(uid: number): Promise<Identity> {
-    return new UserIdentity(await findUser(uid), (request) => pool.request(uid, request));
+    return new Identity(await findUser(uid), (request) => pool.request(uid, request));
   }
 
   return {
@@ -149,13 +148,13 @@ export function createIdentities(options: IdentitiesOptions = {}): Identities {
       const expected = await expectedOf(user);
       return terminals.open(expected, program, (argv) => launch(user, expected, argv));
     },
-    async createOwnedDir(path, uid, mode = 0o700) {
-      await makeOwnedDir(path, await findUser(uid), mode, selfUid);
+    async createOwnedDir(path, uid) {
+      await makeOwnedDir(path, await findUser(uid), selfUid);
     },
-    async removeOwnedDir(path, uid, requestOptions) {
+    async removeOwnedDir(path, uid) {
       if (!(await isOwnedDir(path, uid, selfUid))) return { freedBytes: 0 };
       const identity = await identityOf(uid);
-      const { freedBytes } = await identity.removeTree(path, ".", requestOptions);
+      const { freedBytes } = await identity.removeTree(path, ".");
       return { freedBytes: freedBytes + (await removeEmptyDir(path)) };
     },
     async tree(root, uid) {

@@ -12,377 +12,375 @@
  * (disk or quota full, a bound of the request), `canceled`, `deadline_exceeded`, `unavailable` (the helper died).
  * Messages name paths relative to `root`.
  */
-import type { Readable, Writable } from "node:stream";
+import { randomUUID } from "node:crypto";
+import { isAbsolute, relative } from "node:path";
+import { Readable, type Writable } from "node:stream";
+import { SvcError } from "../errors.ts";
+import { limitBytes } from "../lib/byte-limit.ts";
+import { writeTo } from "../lib/write-to.ts";
+import { answerStream } from "./answer-stream.ts";
+import * as answers from "./answers.ts";
+import { maxDataBytes } from "./helper/frames.mjs";
+import type {
+  ArchivedEntry,
+  BrowseArchiveOptions,
+  CommandResult,
+  CopyResult,
+  CopyTreeOptions,
+  DescribedArchive,
+  DetachedProcess,
+  EntryInfo,
+  ExtractTarOptions,
+  ListOptions,
+  ListedEntry,
+  LocatedFile,
+  LocatedPaths,
+  Measured,
+  Place,
+  ReadArchiveOptions,
+  ReadArchiveResult,
+  ReadFileOptions,
+  ReadTailOptions,
+  RequestOptions,
+  RunCommandOptions,
+  SpawnDetachedOptions,
+  Tail,
+  WriteArchiveOptions,
+  WrittenArchive,
+} from "./identity-work.ts";
+import type { Op } from "./helper-protocol.ts";
+import type { Ask, HelperAnswer, HelperRequest } from "./pending-request.ts";
 import type { User } from "./user.ts";
+import { VolumeReceiver, volumePieces } from "./volume-stream.ts";
 
-/** What every request may carry. */
-export interface RequestOptions {
-  /** Ends the work early; the request then fails with `canceled`. */
-  signal?: AbortSignal;
-  /** Milliseconds until the work is cancelled and fails with `deadline_exceeded`. */
-  timeoutMs?: number;
-}
+/** Milliseconds for what is small, for a walk over a tree, for work of any size. */
+const quickMs = 30_000;
+const walkMs = 10 * 60_000;
+const longMs = 60 * 60_000;
+const archiveMs = 24 * longMs;
 
-export type EntryType = "file" | "directory" | "symlink" | "other";
+/** Most bytes of a file that travels in one message. */
+const maxFileBytes = maxDataBytes / 2;
+const maxOutputBytes = 6 << 20;
+const maxArchiveBytes = 8 * 2 ** 30;
 
-/** One entry of the file system as `lstat` shows it. */
-export interface EntryInfo {
-  type: EntryType;
-  /** Apparent size in bytes. */
-  sizeBytes: number;
-  /** Permission bits, such as `0o644`. */
-  mode: number;
-  uid: number;
-  gid: number;
-  /** Last modification, milliseconds since the epoch. */
-  modifiedMs: number;
-}
-
-/** A name in a directory; names that are not UTF-8 are left out of listings. */
-export interface ListedEntry {
-  name: string;
-  type: EntryType;
-}
-
-/** A place beneath a root. */
-export interface Place {
-  /** Absolute path that bounds the walk; it may itself be reached through symlinks. */
-  root: string;
-  /** Path beneath `root`. */
-  path: string;
-}
-
-export interface ReadFileOptions extends RequestOptions {
-  /** More than this is `resource_exhausted`; at most and by default 8 MiB. */
-  maxBytes?: number;
-}
-
-export interface WriteFileOptions extends RequestOptions {
-  /** Exact permission bits. Default 0o600. */
-  mode?: number;
-}
-
-export interface MakeDirsOptions extends RequestOptions {
-  /** Exact permission bits of each directory that is made. Default 0o700. */
-  mode?: number;
-}
-
-export interface ListOptions extends RequestOptions {
-  /** More entries than this is `resource_exhausted`. Default 10,000. */
-  maxEntries?: number;
-}
-
-export interface Measured {
-  /** Of each path. */
-  sizes: number[];
-  /** Whether all directories could be looked into: their own user may have forbidden it to themselves. */
-  isWhole: boolean;
-}
-
-export interface CopyProgress {
-  doneBytes: number;
-  /** Known once the source has been measured. */
-  totalBytes?: number;
-}
-
-export interface CopyTreeOptions extends RequestOptions {
-  /** Paths relative to the source that are left out with everything beneath them. */
-  exclude?: readonly string[];
-  /** At most ten times a second. */
-  onProgress?: (progress: CopyProgress) => void;
-  /** Wait until the copy is on disk. Default true. */
-  sync?: boolean;
-}
-
-export interface CopyResult {
-  /** Allocated bytes of the copied files, hard links counted once. */
-  copiedBytes: number;
-  /** Regular files, symlinks and directories. */
-  entries: number;
-}
-
-export interface ExtractTarOptions extends RequestOptions {
-  /** More bytes of archive than this is `resource_exhausted`. Default 8 GiB. */
-  maxBytes?: number;
-}
-
-/** Lays a volume out of its tar. */
-export type TakeVolume = (tree: string, tar: Readable) => Promise<void>;
-
-/** A volume of the container engine. */
-export interface VolumeSource {
-  /** Its path in the archive. */
-  tree: string;
-  /** Patterns of tar(1) for paths in it that are left out. */
-  excludes: readonly string[];
-  /** Opens the engine's tar of it, whose names begin with `volume`. */
-  tar: () => AsyncIterable<Buffer>;
-}
-
-export interface WriteArchiveOptions extends RequestOptions {
-  /** Patterns of tar(1) for paths from the root that are left out. */
-  exclude?: readonly string[];
-  /** What comes after the trees, in their order. */
-  volumes?: readonly VolumeSource[];
-  /** Notes of files what tells later that they have not changed. */
-  marks?: boolean;
-  /** Of an archive with marks the part that has its index: files that have not changed since are named alone. */
-  since?: ArchivePart & { index: () => AsyncIterable<Buffer> };
-  /** Paths of files that always have their content. */
-  unmarked?: readonly string[];
-  /** Bytes of content so far; at most ten times a second. */
-  onProgress?: (doneBytes: number) => void;
-}
-
-/** What an archive is made of beside its frames, whose bytes come first; see docs/backup-format.md. */
-export interface ArchiveParts {
-  /** Bytes of all frames together. */
-  framesBytes: number;
-  /** Bytes of tar in them. */
-  tarBytes: number;
-  /** Bytes of the files in it, by their apparent sizes. */
-  contentBytes: number;
-  entries: number;
-  index: ArchivePart;
-  table: ArchivePart;
-}
-
-/** The content of a skippable frame. */
-export interface ArchivePart {
-  bytes: number;
-  /** Lower-case hex. */
-  sha256: string;
-}
-
-export interface WrittenArchive extends ArchiveParts {
-  /** What changed or went away meanwhile, and what an archive cannot hold; 100 at most. */
-  warnings: string[];
-}
-
-/** An archive as far as its end tells. */
-export interface DescribedArchive {
-  parts: ArchiveParts;
-  /** The uid that the files belonged to. */
-  uid: number;
-  /** The paths that entries may lie under. */
-  trees: readonly string[];
-}
-
-export interface ReadArchiveOptions extends RequestOptions {
-  /**
-   * A directory beneath `root` for each tree, empty or not there, where it is laid out; null for one that `takeVolume` is
-   * given. `base` has what the archive before has, for one of what changed since. Default: all is only checked.
-   */
-  target?: {
-    root: string;
-    into: readonly (string | null)[];
-    base?: readonly (string | null)[];
-    takeVolume?: TakeVolume;
-  };
-  /** Only these paths with all beneath them. Default: everything. */
-  paths?: readonly string[];
-  /** Numbers of the frames that come. Default: all of them. */
-  frames?: readonly number[];
-  /** Bytes of content so far; at most ten times a second. */
-  onProgress?: (doneBytes: number) => void;
-}
-
-export interface BrowseArchiveOptions extends RequestOptions {
-  /** The trees when empty. */
-  directory: string;
-  /** Entries to pass over. */
-  after: number;
-  limit: number;
-}
-
-/** An entry of an archive; names with bytes that are no UTF-8 have `\\xNN` for them. */
-export interface ArchivedEntry {
-  path: string;
-  type: "file" | "directory" | "symlink" | "hardlink" | "other";
-  sizeBytes: number;
-  /** Permission bits. */
-  mode: number;
-  modifiedMs: number;
-  target: string;
-  /** Of a file's stored content, lower-case hex; else empty. */
-  sha256: string;
-}
-
-/** A frame of an archive. */
-export interface FramePlace {
-  number: number;
-  /** Bytes from the archive's start. */
-  at: number;
-  bytes: number;
-}
-
-export interface LocatedPaths {
-  frames: FramePlace[];
-  entries: number;
-  contentBytes: number;
-}
-
-export interface LocatedFile {
-  /** For {@link Identity.readFileOfArchive}. */
-  path: string;
-  sizeBytes: number;
-  frames: FramePlace[];
-}
-
-export interface ReadArchiveResult {
-  contentBytes: number;
-  entries: number;
-}
-
-export interface ReadTailOptions extends RequestOptions {
-  /** At least 1. */
-  maxLines: number;
-  /** Bounds the answer; older lines are dropped first. At most and by default 8 MiB. */
-  maxBytes?: number;
-}
-
-export interface Tail {
-  /** The last lines in order, each ending with a newline (but for an unfinished last one). */
-  data: Buffer;
-  /** Whether `maxBytes` was met before `maxLines`. */
-  truncated: boolean;
-}
-
-export interface RunCommandOptions extends RequestOptions {
-  /** Absolute; entered with the user's identity. Default `/`. */
-  cwd?: string;
-  /** Added to the clean base environment (PATH, HOME, USER, LOGNAME, SHELL, LANG, TMPDIR). */
-  env?: Readonly<Record<string, string>>;
-  /** 0o022 (default) or 0o077, say. */
-  umask?: number;
-  /** Fed to standard input; without it, input is `/dev/null`. */
-  stdin?: Readable | Uint8Array;
-  /** Takes standard output raw, with backpressure, instead of `stdout` of the result and `onLine`. Never ended. */
-  stdout?: Writable;
-  /** One pipe for standard output and standard error, in the order of the writes; all of it counts as standard output. */
-  merged?: boolean;
-  /** Each finished line of output, without its newline; lines longer than 16 KiB come in pieces. */
-  onLine?: (line: string, stream: "stdout" | "stderr") => void;
-  /** Bytes kept of each of stdout and stderr: the last ones. Default 1 MiB, at most 6 MiB. */
-  maxOutputBytes?: number;
-}
-
-export interface CommandResult {
-  /** `null` when a signal ended it. */
-  exitCode: number | null;
-  /** Such as `SIGKILL`; `null` when it exited by itself. */
-  signal: string | null;
-  /** The last `maxOutputBytes` of each. */
-  stdout: string;
-  stderr: string;
-  /** Whether something of stdout or stderr was dropped. */
-  truncated: boolean;
-}
-
-export interface SpawnDetachedOptions extends RequestOptions {
-  /** Absolute; entered with the user's identity. Default `/`. */
-  cwd?: string;
-  env?: Readonly<Record<string, string>>;
-  umask?: number;
-  /** Written to standard input, which is then closed: a way for configuration that neither argv nor environment shows. At most 1 MiB. */
-  stdin?: string;
-  /** Where stdout and stderr are appended (created 0600). Default: `/dev/null`. */
-  log?: Place;
-}
-
-export interface DetachedProcess {
-  pid: number;
-  /** Field 22 of `/proc/<pid>/stat`: with the boot id it names the process for good. */
-  startTicks: number;
-}
+/** A request but for its deadline and signal, which come from the caller's options. */
+type Work<O extends Op> = Omit<HelperRequest<O>, "timeoutMs" | "signal">;
 
 /** One user's hands. Get it with {@link Identities.as}; it stays valid, its helper is started when needed. */
-export interface Identity {
+export class Identity {
   readonly user: User;
+  readonly #ask: Ask;
+
+  constructor(user: User, ask: Ask) {
+    this.user = user;
+    this.#ask = ask;
+  }
 
   /** `lstat`; `undefined` when nothing is there. */
-  stat(root: string, path: string, options?: RequestOptions): Promise<EntryInfo | undefined>;
+  async stat(root: string, path: string, options: RequestOptions = {}): Promise<EntryInfo | undefined> {
+    const work = { op: "stat" as const, args: { root, path }, subject: shown(root, path) };
+    return answers.readEntryInfo((await this.#do(work, quickMs, options)).value);
+  }
+
   /** The names of a directory, sorted by code unit. */
-  list(root: string, path: string, options?: ListOptions): Promise<ListedEntry[]>;
+  async list(root: string, path: string, options: ListOptions = {}): Promise<ListedEntry[]> {
+    const { maxEntries = 10_000 } = options;
+    const work = { op: "list" as const, args: { root, path, maxEntries }, subject: shown(root, path) };
+    return answers.readListing((await this.#do(work, quickMs, options)).data);
+  }
+
   /** A whole regular file. FIFOs, devices, directories and symlinks are refused at once. */
-  readFile(root: string, path: string, options?: ReadFileOptions): Promise<Buffer>;
-  /** Replaces a file atomically and durably: temporary file, fsync, rename, fsync of the directory. At most 8 MiB. */
-  writeFile(root: string, path: string, data: string | Uint8Array, options?: WriteFileOptions): Promise<void>;
-  /** Makes each directory and its missing parents; one that exists is left as it is. Durable. */
-  makeDirs(root: string, paths: readonly string[], options?: MakeDirsOptions): Promise<void>;
+  async readFile(root: string, path: string, options: ReadFileOptions = {}): Promise<Buffer> {
+    const maxBytes = Math.min(options.maxBytes ?? maxFileBytes, maxFileBytes);
+    const work = { op: "readFile" as const, args: { root, path, maxBytes }, subject: shown(root, path) };
+    return (await this.#do(work, quickMs, options)).data;
+  }
+
+  /** Replaces a file atomically and durably: temporary file, fsync, rename, fsync of the directory. Mode 0o600, at most 8 MiB. */
+  async writeFile(
+    root: string,
+    path: string,
+    content: string | Uint8Array,
+    options: RequestOptions = {},
+  ): Promise<void> {
+    const data = typeof content === "string" ? Buffer.from(content) : content;
+    const subject = shown(root, path);
+    if (data.length > maxFileBytes) throw tooLarge(subject, maxFileBytes);
+    await this.#do({ op: "writeFile", args: { root, path }, data, subject }, quickMs, options);
+  }
+
+  /** Makes each directory and its missing parents, with mode 0o700; one that exists is left as it is. Durable. */
+  async makeDirs(root: string, paths: readonly string[], options: RequestOptions = {}): Promise<void> {
+    const subject = paths.map((path) => shown(root, path)).join(", ");
+    await this.#do({ op: "makeDirs", args: { root, paths }, subject }, quickMs, options);
+  }
+
   /** `rename(2)`, durable. Replaces a file or an empty directory. */
-  rename(root: string, from: string, to: string, options?: RequestOptions): Promise<void>;
+  async rename(root: string, from: string, to: string, options: RequestOptions = {}): Promise<void> {
+    const subject = `${shown(root, from)} to ${shown(root, to)}`;
+    await this.#do({ op: "rename", args: { root, from, to }, subject }, quickMs, options);
+  }
+
   /** Removes a file or a whole tree; nothing there is fine. For the root itself (`"."`) only its content goes. */
-  removeTree(root: string, path: string, options?: RequestOptions): Promise<{ freedBytes: number }>;
+  async removeTree(
+    root: string,
+    path: string,
+    options: RequestOptions = {},
+  ): Promise<{ freedBytes: number }> {
+    const work = { op: "removeTree" as const, args: { root, path }, subject: shown(root, path) };
+    return answers.readFreed((await this.#do(work, walkMs, options)).value);
+  }
+
   /** Allocated bytes of each path, hard links counted once over all of them; 0 for what is not there. */
-  measure(root: string, paths: readonly string[], options?: RequestOptions): Promise<Measured>;
+  async measure(root: string, paths: readonly string[], options: RequestOptions = {}): Promise<Measured> {
+    const subject = paths.map((path) => shown(root, path)).join(", ");
+    const { value } = await this.#do({ op: "measure", args: { root, paths }, subject }, walkMs, options);
+    return answers.readMeasured(value, paths.length);
+  }
+
   /**
-   * Copies a tree with modes, times, symlinks (as they are), hard links, holes and reflinks where the file system has them.
+   * Copies a tree with modes, times, symlinks (as they are), hard links, holes and reflinks where the file system has them. Durable.
    * `to` must not exist, or be an empty directory. What was copied stays when it fails: the caller removes it.
    */
-  copyTree(from: Place, to: Place, options?: CopyTreeOptions): Promise<CopyResult>;
+  async copyTree(from: Place, to: Place, options: CopyTreeOptions = {}): Promise<CopyResult> {
+    const { exclude = [], onProgress } = options;
+    const runId = randomUUID();
+    const work = {
+      op: "copyTree" as const,
+      args: { from, to, exclude, runId },
+      subject: shown(from.root, from.path),
+      runId,
+      onEvent: onProgress && ((event: unknown) => onProgress(answers.readCopyProgress(event))),
+    };
+    return answers.readCopyResult((await this.#do(work, longMs, options)).value);
+  }
+
   /** Unpacks an uncompressed tar stream into a directory, which is made when missing. Owner and special bits are not restored. */
-  extractTar(root: string, path: string, archive: Readable, options?: ExtractTarOptions): Promise<void>;
+  async extractTar(
+    root: string,
+    path: string,
+    archive: Readable,
+    options: ExtractTarOptions = {},
+  ): Promise<void> {
+    const { maxBytes = maxArchiveBytes, ...limits } = options;
+    await this.makeDirs(root, [path], limits);
+    // Without -p, tar drops special bits; names that lead out of the directory are its to refuse.
+    const argv = ["tar", "--extract", "--no-same-owner", "--no-same-permissions", "--file=-"];
+    const subject = `the archive for ${shown(root, path)}`;
+    const stdin = limitBytes(archive, maxBytes, () => tooLarge(subject, maxBytes));
+    const { exitCode, stderr } = await this.runCommand(argv, { ...limits, stdin, cwd: { root, path } });
+    if (exitCode !== 0) {
+      throw new SvcError("not_possible", `the archive cannot be unpacked: ${stderr.trim().slice(-1024)}`);
+    }
+  }
+
   /**
    * Streams trees, and volumes of the container engine, as an archive: zstd frames of PAX tar, then its index and the table
    * of its frames. Trees that are not there are passed over. Never ends `output`.
    */
-  writeArchive(
+  async writeArchive(
     root: string,
     trees: readonly string[],
     output: Writable,
-    options?: WriteArchiveOptions,
-  ): Promise<WrittenArchive>;
+    options: WriteArchiveOptions = {},
+  ): Promise<WrittenArchive> {
+    const { exclude = [], volumes = [], marks = false, since, unmarked = [], onProgress } = options;
+    const runId = randomUUID();
+    const before = since === undefined ? null : { indexBytes: since.bytes, indexSha256: since.sha256 };
+    const input = async function* () {
+      if (since !== undefined) yield* since.index();
+      yield* volumePieces(volumes);
+    };
+    const described = volumes.map(({ tree, excludes }) => ({ tree, excludes }));
+    const work = {
+      op: "writeArchive" as const,
+      args: {
+        ...{ root, trees, excludes: exclude, volumes: described, runId },
+        ...{ marks, since: before, unmarked },
+      },
+      subject: "the backup",
+      runId,
+      input: Readable.from(input()),
+      output: writeTo(output),
+      onEvent: onProgress && ((event: unknown) => onProgress(answers.readCopyProgress(event).doneBytes)),
+    };
+    return answers.readWrittenArchive((await this.#do(work, archiveMs, options)).value);
+  }
+
   /**
    * Reads an archive back, compares all that comes with its tables, and lays it out where there is a target. What was laid
    * out stays when it fails: the caller removes it.
    * @param input the content of the index, that of the table, then frames
    * @throws SvcError `archive_damaged`
    */
-  readArchive(
+  async readArchive(
     archive: DescribedArchive,
     input: Readable,
-    options?: ReadArchiveOptions,
-  ): Promise<ReadArchiveResult>;
+    options: ReadArchiveOptions = {},
+  ): Promise<ReadArchiveResult> {
+    const { target, paths = [], frames, onProgress } = options;
+    const runId = randomUUID();
+    const into = target && {
+      ...{ root: target.root, into: target.into },
+      ...(target.base && { base: target.base }),
+    };
+    const take = target?.takeVolume;
+    const volumes = take && new VolumeReceiver(archive.trees, archive.uid, take);
+    const work = {
+      op: "readArchive" as const,
+      args: { ...described(archive), target: into, paths, frames, runId },
+      subject: "the archive",
+      runId,
+      input,
+      output: volumes && ((chunk: Uint8Array) => volumes.push(chunk)),
+      onEvent: onProgress && ((event: unknown) => onProgress(answers.readCopyProgress(event).doneBytes)),
+    };
+    try {
+      return answers.readArchiveResult((await this.#do(work, archiveMs, options)).value);
+    } catch (error) {
+      await volumes?.abort(error);
+      throw error;
+    }
+  }
+
   /** The entries right in a directory of an archive. @param tables the contents of the index and of the table */
-  browseArchive(
+  async browseArchive(
     archive: DescribedArchive,
     tables: Readable,
-    options: BrowseArchiveOptions,
-  ): Promise<{ entries: ArchivedEntry[]; more: boolean }>;
+    { directory, after, limit, ...options }: BrowseArchiveOptions,
+  ): Promise<{ entries: ArchivedEntry[]; more: boolean }> {
+    const args = { ...described(archive), directory, after, limit };
+    const work = { op: "browseArchive" as const, args, subject: directory || "the archive", input: tables };
+    return answers.readArchivedEntries(await this.#do(work, walkMs, options));
+  }
+
   /** The frames that hold paths and all beneath them. @throws SvcError `not_found` */
-  locateInArchive(
+  async locateInArchive(
     archive: DescribedArchive,
     tables: Readable,
     paths: readonly string[],
-    options?: RequestOptions,
-  ): Promise<LocatedPaths>;
+    options: RequestOptions = {},
+  ): Promise<LocatedPaths> {
+    const args = { ...described(archive), paths };
+    const work = { op: "locateInArchive" as const, args, subject: paths.join(", "), input: tables };
+    return answers.readLocatedPaths(await this.#do(work, walkMs, options));
+  }
+
   /** The frames that hold a file. @throws SvcError `not_found`, `denied` for what is no regular file */
-  locateFileInArchive(
+  async locateFileInArchive(
     archive: DescribedArchive,
     tables: Readable,
     path: string,
-    options?: RequestOptions,
-  ): Promise<LocatedFile>;
+    options: RequestOptions = {},
+  ): Promise<LocatedFile> {
+    const args = { ...described(archive), path };
+    const work = { op: "locateFileInArchive" as const, args, subject: path, input: tables };
+    return answers.readLocatedFile(await this.#do(work, walkMs, options));
+  }
+
   /** The bytes of a file. @param input the contents of the index and of the table, then its frames */
   readFileOfArchive(
     archive: DescribedArchive,
     input: Readable,
-    file: LocatedFile,
-    output: Writable,
-    options?: RequestOptions,
-  ): Promise<void>;
+    { path, frames }: LocatedFile,
+    options: RequestOptions = {},
+  ): Readable {
+    const args = { ...described(archive), path, frames: frames.map(({ number }) => number) };
+    const work = { op: "readFileOfArchive" as const, args, subject: "the file", input };
+    return answerStream(this.#ask, { ...work, timeoutMs: longMs, ...options });
+  }
+
   /** The last lines of files given oldest first, read backwards. Files that are missing are skipped. */
-  readTail(root: string, files: readonly string[], options: ReadTailOptions): Promise<Tail>;
+  async readTail(root: string, files: readonly string[], options: ReadTailOptions): Promise<Tail> {
+    const { maxLines } = options;
+    const maxBytes = Math.min(options.maxBytes ?? maxFileBytes, maxFileBytes);
+    const subject = files.map((path) => shown(root, path)).join(", ");
+    const args = { root, files, maxLines, maxBytes };
+    const { value, data } = await this.#do({ op: "readTail", args, subject }, quickMs, options);
+    return { data, truncated: answers.readTruncated(value) };
+  }
+
   /** The bytes of a regular file from `offset` on, with backpressure. Destroying the stream ends the work. */
-  openRead(root: string, path: string, options?: RequestOptions & { offset?: number }): Readable;
+  openRead(root: string, path: string, options: RequestOptions & { offset?: number } = {}): Readable {
+    const { offset = 0, ...limits } = options;
+    const work = { op: "openRead" as const, args: { root, path, offset }, subject: shown(root, path) };
+    return answerStream(this.#ask, { ...work, timeoutMs: longMs, ...limits });
+  }
 
   /**
    * Runs a program in its own session to its end. On cancel, deadline or death of the daemon its process group gets
    * SIGTERM, 5 s later SIGKILL; whatever carries its `SVC_RUN_ID` in the environment is killed too, also after a normal end.
    * A non-zero exit is a result, not an error. @throws `not_found` when there is no such program or cwd.
    */
-  runCommand(argv: readonly string[], options?: RunCommandOptions): Promise<CommandResult>;
+  async runCommand(argv: readonly string[], options: RunCommandOptions = {}): Promise<CommandResult> {
+    const { cwd = "/", env = {}, stdin, stdout, onLine } = options;
+    const runId = randomUUID();
+    const args = {
+      argv,
+      cwd,
+      env,
+      runId,
+      input: stdin !== undefined,
+      output: stdout !== undefined,
+      lines: onLine !== undefined,
+      maxOutputBytes: Math.min(options.maxOutputBytes ?? 1 << 20, maxOutputBytes),
+    };
+    const work = {
+      op: "runCommand" as const,
+      args,
+      subject: argv[0] ?? "",
+      runId,
+      // One element, not its bytes one by one.
+      input: stdin instanceof Uint8Array ? Readable.from([stdin]) : stdin,
+      output: stdout && writeTo(stdout),
+      onEvent: onLine && tellLines(onLine),
+    };
+    return answers.readCommandResult(await this.#do(work, longMs, options));
+  }
+
   /** Starts a program in its own session that outlives the daemon. Resolves when it has been executed. */
-  spawnDetached(argv: readonly string[], options?: SpawnDetachedOptions): Promise<DetachedProcess>;
+  async spawnDetached(argv: readonly string[], options: SpawnDetachedOptions = {}): Promise<DetachedProcess> {
+    const { cwd = "/", env = {}, stdin, log } = options;
+    const args = { argv, cwd, env, stdin, log };
+    const work = { op: "spawnDetached" as const, args, subject: argv[0] ?? "" };
+    return answers.readDetached((await this.#do(work, quickMs, options)).value);
+  }
+
+  #do<O extends Op>(
+    work: Work<O>,
+    defaultMs: number,
+    { signal, timeoutMs = defaultMs }: RequestOptions,
+  ): Promise<HelperAnswer<O>> {
+    return this.#ask({ ...work, signal, timeoutMs });
+  }
+}
+
+function described({ parts, uid, trees }: DescribedArchive) {
+  const { index, table, tarBytes, contentBytes, entries } = parts;
+  const sizes = {
+    indexBytes: index.bytes,
+    indexSha256: index.sha256,
+    tableBytes: table.bytes,
+    tableSha256: table.sha256,
+    ...{ tarBytes, contentBytes, entries },
+  };
+  return { sizes, uid, trees };
+}
+
+function tellLines(onLine: NonNullable<RunCommandOptions["onLine"]>): (event: unknown) => void {
+  return (event) => {
+    const { stream, lines } = answers.readLines(event);
+    for (const line of lines) onLine(line, stream);
+  };
+}
+
+/** How a path appears in sentences: beneath its root, never the daemon's own directories. */
+function shown(root: string, path: string): string {
+  const below = isAbsolute(path) ? relative(root, path) : path;
+  return below.startsWith("../") ? path : below || ".";
+}
+
+function tooLarge(subject: string, maxBytes: number): SvcError {
+  return new SvcError("too_many", `${subject} is larger than ${maxBytes} bytes`);
 }

@@ -7,23 +7,24 @@ import { dirname } from "node:path";
 import { SvcError } from "../errors.ts";
 import type { User } from "./user.ts";
 
+/** Its owner's, and nobody else's. */
+export const privateMode = 0o700;
+
 /**
  * @param selfUid The daemon's uid.
  * @throws SvcError `already_exists`; `failed_precondition` when others may write to the parent.
  */
-export async function makeOwnedDir(path: string, user: User, mode: number, selfUid: number): Promise<void> {
+export async function makeOwnedDir(path: string, user: User, selfUid: number): Promise<void> {
   await assertOwnParent(path, selfUid);
   try {
-    await mkdir(path, 0o700);
+    await mkdir(path, privateMode);
   } catch (error) {
     if (codeOf(error) !== "EEXIST") throw error;
-    throw new SvcError("already_exists", `a directory of that name exists already`, {
-      cause: error,
-    });
+    throw new SvcError("already_exists", "a directory of that name exists already", { cause: error });
   }
   try {
     // The umask has had its say: the mode asked for is exact.
-    await chmod(path, mode);
+    await chmod(path, privateMode);
     if (user.uid !== selfUid) await lchown(path, user.uid, user.gid);
     await syncDirectory(dirname(path));
   } catch (error) {

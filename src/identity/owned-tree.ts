@@ -24,8 +24,9 @@ import {
 } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { SvcError } from "../errors.ts";
-import type { CopyProgress, CopyTreeOptions, Identity } from "./identity.ts";
-import { makeOwnedDir, removeEmptyDir, syncDirectory } from "./owned-dir.ts";
+import type { Identity } from "./identity.ts";
+import type { CopyProgress, CopyTreeOptions } from "./identity-work.ts";
+import { makeOwnedDir, privateMode, removeEmptyDir, syncDirectory } from "./owned-dir.ts";
 
 export interface OwnedTreeOptions {
   /** Absolute. */
@@ -48,7 +49,6 @@ interface Found {
 
 /** The user lists it and walks through; its group is the user's own. */
 const fixedMode = 0o750;
-const privateMode = 0o700;
 
 export class OwnedTree {
   readonly root: string;
@@ -66,7 +66,7 @@ export class OwnedTree {
 
   /** Makes the root. @throws SvcError `already_exists`; `failed_precondition` when others may write to its parent */
   async create(): Promise<void> {
-    await makeOwnedDir(this.root, this.#identity.user, privateMode, this.#selfUid);
+    await makeOwnedDir(this.root, this.#identity.user, this.#selfUid);
     await this.claim();
   }
 
@@ -101,8 +101,7 @@ export class OwnedTree {
   async makeDirs(paths: readonly string[]): Promise<void> {
     for (const path of paths) {
       const found = this.#isShared ? await this.#find(path) : undefined;
-      if (found?.kind === "missing")
-        await makeOwnedDir(found.path, this.#identity.user, privateMode, this.#selfUid);
+      if (found?.kind === "missing") await makeOwnedDir(found.path, this.#identity.user, this.#selfUid);
       if (found?.kind === "other") throw notPlain(path);
       if (found === undefined || found.rest.length > 0) await this.#identity.makeDirs(this.root, [path]);
     }

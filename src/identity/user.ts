@@ -49,16 +49,6 @@ export function isUid(value: number): boolean {
   return Number.isInteger(value) && value >= 0 && value <= maxUid;
 }
 
-/**
- * A uid from text, digits only.
- * @throws SvcError `invalid_argument` for signs, spaces, other bases, exponents and numbers above 2^32-2.
- */
-export function parseUid(text: string, field = "uid"): number {
-  const uid = /^(0|[1-9][0-9]{0,9})$/.test(text) ? Number(text) : -1;
-  if (!isUid(uid)) throw invalidField(field, `${JSON.stringify(text)} must be a number from 0 to ${maxUid}`);
-  return uid;
-}
-
 export function createUsers(options: UsersOptions = {}): Users {
   const {
     ttlMs = 5_000,

@@ -3,7 +3,7 @@ import { PassThrough } from "node:stream";
 import { SvcError } from "../errors.ts";
 import { writeTo } from "../lib/write-to.ts";
 import { TarReader } from "./helper/archive/tar-reader.mjs";
-import type { TakeVolume, VolumeSource } from "./identity.ts";
+import type { TakeVolume, VolumeSource } from "./identity-work.ts";
 
 const lengthBytes = 4;
 const prefixBytes = 8;

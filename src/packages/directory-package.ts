@@ -1,6 +1,7 @@
 /** A package in a directory of this host, read with the identity of whoever asks for it (D17, T52). */
 import { PassThrough } from "node:stream";
-import type { Identity, RequestOptions } from "../identity/identity.ts";
+import type { Identity } from "../identity/identity.ts";
+import type { RequestOptions } from "../identity/identity-work.ts";
 import type { Identities } from "../identity/identities.ts";
 import { collectLicenses, maxLicenseBytes } from "./licenses.ts";
 import type { ManifestParser } from "./manifest-parser.ts";

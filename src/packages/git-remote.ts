@@ -8,7 +8,8 @@ import { readdir, rm, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { pipeline } from "node:stream/promises";
 import { SvcError } from "../errors.ts";
-import type { Identity, RunCommandOptions } from "../identity/identity.ts";
+import type { Identity } from "../identity/identity.ts";
+import type { RunCommandOptions } from "../identity/identity-work.ts";
 import type { Identities } from "../identity/identities.ts";
 import { byteLimit } from "../lib/byte-limit.ts";
 import {

@@ -1,5 +1,6 @@
 import { SvcError } from "../errors.ts";
-import type { EntryInfo, Identity } from "../identity/identity.ts";
+import type { Identity } from "../identity/identity.ts";
+import type { EntryInfo } from "../identity/identity-work.ts";
 
 /** What is at a path of an app's directory; `symlink` also when a link is on the way there, `undefined`: nothing is. */
 export async function entryType(

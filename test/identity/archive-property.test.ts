@@ -19,7 +19,7 @@ import { Readable } from "node:stream";
 import { finished } from "node:stream/promises";
 import test from "ava";
 import fc from "fast-check";
-import type { WrittenArchive } from "../../src/identity/identity.ts";
+import type { WrittenArchive } from "../../src/identity/identity-work.ts";
 import { keepInMemory } from "../support/in-memory.ts";
 import { createWorld, someUid, type World } from "./support/world.ts";
 

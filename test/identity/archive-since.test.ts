@@ -7,7 +7,7 @@ import { Readable } from "node:stream";
 import { finished } from "node:stream/promises";
 import { setTimeout as wait } from "node:timers/promises";
 import test from "ava";
-import type { WriteArchiveOptions, WrittenArchive } from "../../src/identity/identity.ts";
+import type { WriteArchiveOptions, WrittenArchive } from "../../src/identity/identity-work.ts";
 import { loadLibc } from "../../src/lib/libc.ts";
 import { assertFails, createWorld, someUid, type World } from "./support/world.ts";
 

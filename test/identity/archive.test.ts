@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { Readable } from "node:stream";
 import { finished } from "node:stream/promises";
 import test from "ava";
-import type { ReadArchiveOptions, WrittenArchive } from "../../src/identity/identity.ts";
+import type { ReadArchiveOptions, WrittenArchive } from "../../src/identity/identity-work.ts";
 import { assertFails, createWorld, someUid, type World } from "./support/world.ts";
 
 const oddTree = `

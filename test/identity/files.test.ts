@@ -14,18 +14,20 @@ import { assertFails, createWorld, rootTest, someUid } from "./support/world.ts"
 test("directories and files are made with the exact mode, as their owner", async (t) => {
   await using world = await createWorld();
   const { app, user } = world;
-  await user.makeDirs(app, ["a/b", join(app, "c"), "."], { mode: 0o775 });
-  await user.writeFile(app, "a/b/f", "text", { mode: 0o664 });
+  await user.makeDirs(app, ["a/b", join(app, "c"), "."]);
+  await user.writeFile(app, "a/b/f", "text");
   for (const [path, mode] of [
-    ["a", 0o775],
-    ["a/b", 0o775],
-    ["c", 0o775],
-    ["a/b/f", 0o664],
+    ["a", 0o700],
+    ["a/b", 0o700],
+    ["c", 0o700],
+    ["a/b/f", 0o600],
   ] as const) {
     const stats = await lstat(join(app, path));
     t.deepEqual([stats.uid, stats.mode & 0o7777], [someUid, mode], path);
   }
-  await user.makeDirs(app, ["a"], { mode: 0o700 });
+  await chmod(join(app, "a"), 0o2775);
+  await user.makeDirs(app, ["a", "a/d"]);
+  t.is((await lstat(join(app, "a/d"))).mode & 0o7777, 0o700, "not its parent's group either");
   t.is((await lstat(join(app, "a"))).mode & 0o777, 0o775, "one that exists is left as it is");
 });
 
@@ -53,8 +55,7 @@ test("a file has no name until all of it is on the disk: nothing stays of one th
       super.link(fd, parent, name);
     }
   }
-  const write = (text: string) =>
-    writeWhole(new Watched(), { root: dir, path: "f", mode: 0o600 }, Buffer.from(text));
+  const write = (text: string) => writeWhole(new Watched(), { root: dir, path: "f" }, Buffer.from(text));
   await write("one");
   await write("two");
   t.deepEqual(seen, [[], ["f"]]);
@@ -65,7 +66,8 @@ test("a file has no name until all of it is on the disk: nothing stays of one th
 test("stat and list tell what is there", async (t) => {
   await using world = await createWorld();
   const { app, user } = world;
-  await user.writeFile(app, "f", "12345", { mode: 0o640 });
+  await user.writeFile(app, "f", "12345");
+  await chmod(join(app, "f"), 0o640);
   await user.makeDirs(app, ["d"]);
   await symlink("/nowhere", join(app, "l"));
   t.like(await user.stat(app, "f"), { type: "file", sizeBytes: 5, mode: 0o640, uid: someUid });

@@ -10,7 +10,7 @@ import test from "ava";
 import { IndexWriter } from "../../src/identity/helper/archive/entry-index.mjs";
 import { FrameWriter, sha256 } from "../../src/identity/helper/archive/frames.mjs";
 import { TarReader, type TarEntry } from "../../src/identity/helper/archive/tar-reader.mjs";
-import type { WrittenArchive } from "../../src/identity/identity.ts";
+import type { WrittenArchive } from "../../src/identity/identity-work.ts";
 import { assertFails, createWorld, someUid, type World } from "./support/world.ts";
 
 interface HostileEntry {

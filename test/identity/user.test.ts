@@ -3,29 +3,13 @@ import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import test, { type ExecutionContext } from "ava";
-import { SvcError } from "../../src/errors.ts";
-import { createUsers, parsePasswdLine, parseUid } from "../../src/identity/user.ts";
+import { createUsers, parsePasswdLine } from "../../src/identity/user.ts";
 import { assertFails } from "./support/world.ts";
 
 async function makeDir(t: ExecutionContext): Promise<string> {
   const dir = await mkdtemp(join(tmpdir(), "svc-users-"));
   t.teardown(() => rm(dir, { recursive: true }));
   return dir;
-}
-
-for (const [text, uid] of [
-  ["0", 0],
-  ["1000", 1000],
-  ["4294967294", 4294967294],
-] as const) {
-  test(`uid ${text} is read`, (t) => t.is(parseUid(text), uid));
-}
-
-for (const text of ["-1", "4294967295", "4294967296", " 0", "0 ", "0x0", "1e3", "", "00", "+1", "1.0", "٣"]) {
-  test(`uid ${JSON.stringify(text)} is refused`, (t) => {
-    const error = t.throws(() => parseUid(text), { instanceOf: SvcError });
-    t.is(error.code, "invalid_argument");
-  });
 }
 
 for (const line of [

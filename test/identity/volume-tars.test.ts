@@ -6,7 +6,7 @@ import test from "ava";
 import { excluder } from "../../src/identity/helper/archive/exclude-patterns.mjs";
 import { headers, padding } from "../../src/identity/helper/host/archive/tar-bytes.mjs";
 import { VolumeReceiver } from "../../src/identity/volume-stream.ts";
-import type { WrittenArchive } from "../../src/identity/identity.ts";
+import type { WrittenArchive } from "../../src/identity/identity-work.ts";
 import { assertFails, createWorld, isRoot, someUid, type World } from "./support/world.ts";
 
 interface Entry {

@@ -1,7 +1,8 @@
 /** Which compose is taken, and with which environment. */
 import test from "ava";
 import type { Identities } from "../../src/identity/identities.ts";
-import type { CommandResult, Identity, RunCommandOptions } from "../../src/identity/identity.ts";
+import type { Identity } from "../../src/identity/identity.ts";
+import type { CommandResult, RunCommandOptions } from "../../src/identity/identity-work.ts";
 import { ComposeCommand } from "../../src/runtimes/compose/compose-command.ts";
 
 type Program = (program: string, env: Readonly<Record<string, string>>) => string | undefined;

@@ -3,7 +3,7 @@ import { mkdir, rm, stat, truncate, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import test from "ava";
 import { SvcError } from "../../src/errors.ts";
-import type { RunCommandOptions } from "../../src/identity/identity.ts";
+import type { RunCommandOptions } from "../../src/identity/identity-work.ts";
 import type { Runtime } from "../../src/packages/manifest.ts";
 import { YamlThread } from "../../src/packages/yaml-thread.ts";
 import { ComposeProjects, type ComposeProjectsOptions } from "../../src/runtimes/compose/compose-project.ts";

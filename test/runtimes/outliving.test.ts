@@ -191,7 +191,7 @@ test("many apps are adopted at once and soon", async (t) => {
 rootTest("a socket that another user put in place is not talked to (root only)", async (t) => {
   await using fixture = await createFixture();
   const app = await fixture.shell("exec sleep 1000");
-  await fixture.identities.createOwnedDir(app.runDir, app.uid, 0o700);
+  await fixture.identities.createOwnedDir(app.runDir, app.uid);
   let received = 0;
   const server = createServer((socket) => socket.on("data", () => received++).on("error", () => undefined));
   const path = join(fixture.store, "root.sock");
@@ -233,7 +233,7 @@ for (const [name, speak] of Object.entries(impostors)) {
     await using fixture = await createFixture();
     const uid = process.getuid?.() ?? 0;
     const app = await fixture.shell("exec sleep 1000", {}, uid);
-    await fixture.identities.createOwnedDir(app.runDir, uid, 0o700);
+    await fixture.identities.createOwnedDir(app.runDir, uid);
     let connections = 0;
     const server = createServer((socket) => {
       connections++;

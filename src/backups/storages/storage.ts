@@ -26,7 +26,7 @@ export interface StoredFile extends AsyncDisposable {
 }
 
 export interface TransferOptions {
-  signal?: AbortSignal;
+  signal?: AbortSignal | undefined;
   onProgress?: (doneBytes: number) => void;
 }
 

@@ -21,7 +21,6 @@ const maxErrorBytes = 4096;
  * @property {Place} from
  * @property {Place} to
  * @property {string[]} exclude Paths relative to `from`.
- * @property {boolean} sync
  * @property {string} runId
  */
 
@@ -31,7 +30,7 @@ const maxErrorBytes = 4096;
  * @param {AbortSignal} signal
  * @returns {Promise<{ copiedBytes: number, entries: number }>}
  */
-export async function copyTree({ from, to, exclude, sync, runId }, report, signal) {
+export async function copyTree({ from, to, exclude, runId }, report, signal) {
   const excluded = new Set(exclude.map((path) => namesBelow({ root: "/", path }).join("/")));
   if (excluded.has("")) throw new RequestError("INVALID", "the whole tree cannot be left out");
   return inDirectory(from, async (source) => {
@@ -60,7 +59,7 @@ export async function copyTree({ from, to, exclude, sync, runId }, report, signa
         throw error;
       }
       await measuring;
-      if (sync) await runTool(["sync", "--file-system", "."], target, [], runId, signal);
+      await runTool(["sync", "--file-system", "."], target, [], runId, signal);
       report({ doneBytes: measurement.allocatedBytes, totalBytes: measurement.allocatedBytes });
       return { copiedBytes: measurement.allocatedBytes, entries: measurement.entries };
     });

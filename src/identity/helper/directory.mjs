@@ -20,6 +20,7 @@ import { RequestError, hasCode } from "./request-error.mjs";
 // Linux's own, and not among node's constants: names a place without any right to its content.
 export const O_PATH = 0o10000000;
 const { O_DIRECTORY, O_NOFOLLOW, O_RDONLY } = constants;
+const privateMode = 0o700;
 
 /**
  * The path of a name in an open directory.
@@ -129,15 +130,15 @@ function split(path) {
  * @template T
  * @param {Place} place
  * @param {(fd: number) => T} work
- * @param {{ make?: number }} [options] `make`: permission bits of directories to make where they are missing.
+ * @param {{ make?: boolean }} [options] `make`: directories are made where they are missing, for this user alone.
  * @returns {Promise<Awaited<T>>}
  */
-export async function inDirectory(place, work, { make } = {}) {
+export async function inDirectory(place, work, { make = false } = {}) {
   const names = namesBelow(place);
   let fd = openSync(place.root, O_PATH | O_DIRECTORY);
   try {
     for (const name of names) {
-      const next = make === undefined ? openSubdirectory(fd, name) : makeSubdirectory(fd, name, make);
+      const next = make ? makeSubdirectory(fd, name) : openSubdirectory(fd, name);
       closeSync(fd);
       fd = next;
     }
@@ -166,18 +167,17 @@ export async function inParent(place, work) {
 /**
  * @param {number} parent
  * @param {string} name
- * @param {number} mode
  */
-function makeSubdirectory(parent, name, mode) {
+function makeSubdirectory(parent, name) {
   try {
-    mkdirSync(at(parent, name), mode);
+    mkdirSync(at(parent, name), privateMode);
   } catch (error) {
     if (!hasCode(error, "EEXIST")) throw error;
     return openSubdirectory(parent, name);
   }
   const fd = openSubdirectory(parent, name);
-  // The umask has had its say: the mode asked for is exact.
-  if ((fstatSync(fd).mode & 0o7777) !== mode) chmodSync(reopen(fd), mode);
+  // The directory that it is in may have had its say, too: the mode is exact.
+  if ((fstatSync(fd).mode & 0o7777) !== privateMode) chmodSync(reopen(fd), privateMode);
   syncDirectory(parent);
   return fd;
 }

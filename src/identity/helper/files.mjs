@@ -120,17 +120,17 @@ export async function readFile({ maxBytes, ...place }, signal) {
 
 /**
  * @param {import("./host/syscalls.mjs").Syscalls} syscalls
- * @param {Place & { mode: number }} args
+ * @param {Place} place
  * @param {Buffer} data
  */
-export async function writeFile(syscalls, { mode, ...place }, data) {
+export async function writeFile(syscalls, place, data) {
   await inParent(place, async (parent, name) => {
     const temporary = `.svc-${randomBytes(8).toString("hex")}.tmp`;
     await using file = await openUnnamed(syscalls, parent, temporary);
     const { handle } = file;
     try {
       await handle.writeFile(data);
-      await handle.chmod(mode);
+      await handle.chmod(0o600);
       await handle.sync();
       if (!file.isNamed) syscalls.link(handle.fd, parent, temporary);
       file.isNamed = true;
@@ -144,13 +144,13 @@ export async function writeFile(syscalls, { mode, ...place }, data) {
 }
 
 /**
- * @param {{ root: string, paths: string[], mode: number }} args
+ * @param {{ root: string, paths: string[] }} args
  * @param {AbortSignal} signal
  */
-export async function makeDirs({ root, paths, mode }, signal) {
+export async function makeDirs({ root, paths }, signal) {
   for (const path of paths) {
     signal.throwIfAborted();
-    await inDirectory({ root, path }, () => undefined, { make: mode });
+    await inDirectory({ root, path }, () => undefined, { make: true });
   }
 }
 

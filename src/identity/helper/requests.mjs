@@ -51,14 +51,11 @@ function placesOf(frames) {
 /**
  * @typedef {object} RunArgs
  * @property {string[]} argv
- * @property {string} cwd
+ * @property {string | Place} cwd A place is entered without following symlinks.
  * @property {Record<string, string>} env
- * @property {number} umask
- * @property {Place} [within] A directory that is entered without following symlinks, instead of `cwd`.
  * @property {string} runId
  * @property {boolean} input Whether standard input is streamed in.
  * @property {boolean} output Whether standard output is streamed out.
- * @property {boolean} merged Whether standard error goes where standard output goes, in one pipe.
  * @property {boolean} lines Whether lines are told of as they come.
  * @property {number} maxOutputBytes
  */
@@ -79,15 +76,12 @@ export const operations = {
     data: await files.readFile(args, signal),
   }),
 
-  writeFile: async (/** @type {Place & { mode: number }} */ args, /** @type {Call} */ { data }) => {
+  writeFile: async (/** @type {Place} */ args, /** @type {Call} */ { data }) => {
     await files.writeFile(syscalls, args, data);
     return {};
   },
 
-  makeDirs: async (
-    /** @type {{ root: string, paths: string[], mode: number }} */ args,
-    /** @type {Call} */ { signal },
-  ) => {
+  makeDirs: async (/** @type {{ root: string, paths: string[] }} */ args, /** @type {Call} */ { signal }) => {
     await files.makeDirs(args, signal);
     return {};
   },
@@ -200,17 +194,17 @@ export const operations = {
  * @param {Call} call
  * @returns {Promise<Answer>}
  */
-async function runCommand({ within, ...args }, call) {
-  if (!within) return runCommandIn(args, call);
-  return inDirectory(within, (fd) => runCommandIn({ ...args, cwd: reopen(fd) }, call));
+async function runCommand({ cwd, ...args }, call) {
+  if (typeof cwd === "string") return runCommandIn({ ...args, cwd }, call);
+  return inDirectory(cwd, (fd) => runCommandIn({ ...args, cwd: reopen(fd) }, call));
 }
 
 /**
- * @param {RunArgs} args
+ * @param {RunArgs & { cwd: string }} args
  * @param {Call} call
  * @returns {Promise<Answer>}
  */
-async function runCommandIn({ input, output, merged, lines, maxOutputBytes, ...program }, call) {
+async function runCommandIn({ input, output, lines, maxOutputBytes, ...program }, call) {
   const kept = { stdout: new LastBytes(maxOutputBytes), stderr: new LastBytes(maxOutputBytes) };
   const splitters = { stdout: new LineSplitter(), stderr: new LineSplitter() };
   const tell = async (/** @type {"stdout" | "stderr"} */ stream, /** @type {string[]} */ texts) => {
@@ -226,7 +220,6 @@ async function runCommandIn({ input, output, merged, lines, maxOutputBytes, ...p
       ...(input && { stdin: call.input }),
       stdout: output ? (chunk) => call.output(chunk) : take("stdout"),
       stderr: take("stderr"),
-      merged,
     },
     call.signal,
   );

@@ -1,11 +1,9 @@
 /** A program run to its end, with all that it starts. */
-import { closeSync } from "node:fs";
 import { finished } from "node:stream/promises";
 import { setTimeout as sleep } from "node:timers/promises";
 import { OutputFlow } from "../../lib/output-flow.mjs";
 import { runIdVariable } from "../../lib/run-cookie.mjs";
 import { killRuns } from "./kill-runs.mjs";
-import { openMergedPipe } from "./merged-pipe.mjs";
 import { hasCode } from "./request-error.mjs";
 import { RunFamily } from "./run-family.mjs";
 import { spawnSession } from "./spawn.mjs";
@@ -23,7 +21,6 @@ const drainMs = 2_000;
  * @property {AsyncIterable<Buffer>} [stdin]
  * @property {(chunk: Buffer) => void | Promise<void>} stdout The pipe is read on when it resolves.
  * @property {(chunk: Buffer) => void | Promise<void>} stderr
- * @property {boolean} [merged] Both in one pipe, in the order of the writes, for `stdout` to take.
  * @property {number[]} [descriptors] Handed down as 3, 4, …
  * @property {(pid: number) => void} [started]
  */
@@ -37,10 +34,13 @@ const drainMs = 2_000;
  */
 export async function runToEnd({ runId, ...program }, streams, signal) {
   signal.throwIfAborted();
-  const { child, stdout, stderr } = await spawnWithOutput(
-    { ...program, env: { ...program.env, [runIdVariable]: runId } },
-    streams,
-  );
+  const { stdin, descriptors = [] } = streams;
+  const child = await spawnSession({ ...program, env: { ...program.env, [runIdVariable]: runId } }, [
+    stdin ? "pipe" : "ignore",
+    "pipe",
+    "pipe",
+    ...descriptors,
+  ]);
   const ended = new AbortController();
   /** @type {Promise<{ exitCode: number | null, signal: string | null }>} */
   const exit = new Promise((resolve) => {
@@ -60,11 +60,11 @@ export async function runToEnd({ runId, ...program }, streams, signal) {
   if (signal.aborted) stop();
   if (child.pid !== undefined) streams.started?.(child.pid);
   // Not awaited: a program need not read its input, and then the input need not come to its end.
-  void feed(child, streams.stdin);
+  void feed(child, stdin);
   const flow = new OutputFlow();
   const reading = Promise.all([
-    forward(stdout, flow.watched(streams.stdout)),
-    forward(stderr, flow.watched(streams.stderr)),
+    forward(child.stdout, flow.watched(streams.stdout)),
+    forward(child.stderr, flow.watched(streams.stderr)),
   ]);
   // Looked at below; must not count as unhandled until then.
   reading.catch(() => undefined);
@@ -80,30 +80,8 @@ export async function runToEnd({ runId, ...program }, streams, signal) {
   } finally {
     signal.removeEventListener("abort", stop);
     child.stdin?.destroy();
-    stdout?.destroy();
-    stderr?.destroy();
-  }
-}
-
-/**
- * @param {Program} program
- * @param {Streams} streams
- */
-async function spawnWithOutput(program, { stdin, descriptors = [], merged = false }) {
-  const input = stdin ? "pipe" : "ignore";
-  if (!merged) {
-    const child = await spawnSession(program, [input, "pipe", "pipe", ...descriptors]);
-    return { child, stdout: child.stdout, stderr: child.stderr };
-  }
-  const { readable, writeFd } = await openMergedPipe();
-  try {
-    const child = await spawnSession(program, [input, writeFd, writeFd, ...descriptors]);
-    return { child, stdout: readable, stderr: null };
-  } catch (error) {
-    readable.destroy();
-    throw error;
-  } finally {
-    closeSync(writeFd);
+    child.stdout?.destroy();
+    child.stderr?.destroy();
   }
 }
 

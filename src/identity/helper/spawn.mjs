@@ -9,7 +9,7 @@ import { RequestError, hasCode } from "./request-error.mjs";
  * @property {string[]} argv
  * @property {string} cwd
  * @property {Record<string, string>} env Added to the helper's own, which is the clean base.
- * @property {number} umask
+ * @property {number} [umask] The usual one when absent.
  */
 
 /**
@@ -18,7 +18,7 @@ import { RequestError, hasCode } from "./request-error.mjs";
  * @param {import("node:child_process").StdioOptions} stdio
  * @throws RequestError `NO_COMMAND`, `NO_CWD`, `INVALID`; EACCES and the like as the kernel has them.
  */
-export async function spawnSession({ argv, cwd, env, umask }, stdio) {
+export async function spawnSession({ argv, cwd, env, umask = 0o022 }, stdio) {
   const [command, ...args] = argv;
   if (!command) throw new RequestError("INVALID", "the command is empty");
   if (!cwd.startsWith("/")) throw new RequestError("INVALID", `directory "${cwd}" must be absolute`);

@@ -1,6 +1,7 @@
 /** The program that turns compose files into containers: the engine's plugin, or the one of its own before it. */
 import { SvcError } from "../../errors.ts";
-import type { CommandResult, Identity, RunCommandOptions } from "../../identity/identity.ts";
+import type { Identity } from "../../identity/identity.ts";
+import type { CommandResult, RunCommandOptions } from "../../identity/identity-work.ts";
 import type { Identities } from "../../identity/identities.ts";
 
 /**

@@ -6,7 +6,7 @@ import { join, posix, relative } from "node:path";
 import { appLabels, composeProjectOf } from "../../docker/attribution.ts";
 import type { DockerEngine } from "../../docker/engine.ts";
 import type { EngineEvents } from "../../docker/events.ts";
-import type { EntryType } from "../../identity/identity.ts";
+import type { EntryType } from "../../identity/identity-work.ts";
 import type { Identities } from "../../identity/identities.ts";
 import { isInside } from "../../lib/is-inside.ts";
 import type { JsonObject } from "../../lib/json.ts";

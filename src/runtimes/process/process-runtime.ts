@@ -2,7 +2,8 @@
  * The embedded runtime: apps as plain processes, each with a supervisor of its own that outlives the daemon.
  */
 import { SvcError } from "../../errors.ts";
-import type { Identity, RequestOptions } from "../../identity/identity.ts";
+import type { Identity } from "../../identity/identity.ts";
+import type { RequestOptions } from "../../identity/identity-work.ts";
 import { baseEnvironment } from "../../identity/launch.ts";
 import type { Terminal } from "../../lib/terminal.ts";
 import { FollowingRuntime } from "../followed-apps.ts";
@@ -63,7 +64,7 @@ export class ProcessRuntime extends FollowingRuntime<SupervisedApp> implements A
     const { identities, searchPath } = this.#options;
     const { user } = await identities.as(app.uid);
     try {
-      await identities.createOwnedDir(app.runDir, app.uid, 0o700);
+      await identities.createOwnedDir(app.runDir, app.uid);
     } catch (error) {
       if (!(error instanceof SvcError && error.code === "already_exists")) throw error;
     }

@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import test, { type ExecutionContext, type Implementation } from "ava";
 import { SvcError } from "../../../src/errors.ts";
-import { type Identity } from "../../../src/identity/identity.ts";
+import type { Identity } from "../../../src/identity/identity.ts";
 import {
   type Identities,
   type IdentitiesOptions,

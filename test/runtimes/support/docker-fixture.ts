@@ -117,12 +117,13 @@ export class DockerFixture implements AsyncDisposable {
       ...{ version, settings, startedSettings: null, manifest: parsed },
     };
     const identity = await this.identities.as(uid);
-    await this.identities.createOwnedDir(directory, uid, 0o700).catch(() => undefined);
+    await this.identities.createOwnedDir(directory, uid).catch(() => undefined);
     const volumes = parsed.volumes.map(({ path }) => join("volumes", path));
     await identity.makeDirs(directory, ["repo", "data", "volumes", ...volumes]);
     for (const [path, content] of Object.entries(files)) {
       await identity.makeDirs(directory, [dirname(join("repo", path))]);
-      await identity.writeFile(directory, join("repo", path), content, { mode: 0o644 });
+      await identity.writeFile(directory, join("repo", path), content);
+      await chmod(join(directory, "repo", path), 0o644);
     }
     return app;
   }

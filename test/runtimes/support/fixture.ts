@@ -64,7 +64,7 @@ export class Fixture implements AsyncDisposable {
       settings: {},
       startedSettings: null,
     };
-    await this.identities.createOwnedDir(app.directory, uid, 0o700);
+    await this.identities.createOwnedDir(app.directory, uid);
     await (await this.identities.as(uid)).makeDirs(app.directory, ["repo", "data"]);
     this.#apps.push(app);
     return app;

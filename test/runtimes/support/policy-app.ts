@@ -3,7 +3,7 @@ import { chown, mkdir, mkdtemp, rm, symlink, writeFile } from "node:fs/promises"
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { SvcError } from "../../../src/errors.ts";
-import { type Identity } from "../../../src/identity/identity.ts";
+import type { Identity } from "../../../src/identity/identity.ts";
 import { createIdentities } from "../../../src/identity/identities.ts";
 import type { Manifest } from "../../../src/packages/manifest.ts";
 import { requireAllowed, type ContainerClaims } from "../../../src/runtimes/container-policy.ts";

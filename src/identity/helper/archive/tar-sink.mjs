@@ -221,7 +221,7 @@ export class TarSink {
       `--transform=${transform}`,
     ];
     await inDirectory({ root, path: into[tree] ?? "" }, (fd) => this.#tool(argv, fd, signal, feed), {
-      make: 0o700,
+      make: true,
     });
   }
 
