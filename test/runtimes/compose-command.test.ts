@@ -20,7 +20,7 @@ function hostWith(versionOf: Program): { command: ComposeCommand; identity: Iden
     const result = { exitCode: version === undefined ? 1 : 0, stdout: version ?? "", stderr: "" };
     return Promise.resolve(result as CommandResult);
   };
-  const identity = { runCommand } as Identity;
+  const identity = { runCommand } as unknown as Identity;
   const identities = { selfUid: 0, as: () => Promise.resolve(identity) } as unknown as Identities;
   return { command: new ComposeCommand(identities), identity, ran };
 }

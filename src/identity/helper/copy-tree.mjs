@@ -2,17 +2,23 @@
  * Copies of trees. cp(1) does the work: reflinks, holes, hard links, times, extended attributes and copies within the kernel,
  * as fast as it gets. Both ends are handed to it as open directories, so no path is walked a second time.
  */
-import { chmodSync, closeSync, fstatSync, mkdirSync, readFileSync, utimesSync } from "node:fs";
-import { at, inDirectory, inParent, namesBelow, namesIn, openSubdirectory, reopen } from "./directory.mjs";
+import { chmodSync, fstatSync, mkdirSync, readFileSync, utimesSync } from "node:fs";
+import {
+  at,
+  held,
+  inDirectory,
+  inParent,
+  namesBelow,
+  namesIn,
+  openSubdirectory,
+  reopen,
+} from "./directory.mjs";
 import { Measurement } from "./measure.mjs";
 import { RequestError, hasCode } from "./request-error.mjs";
-import { LastBytes } from "./output.mjs";
-import { runToEnd } from "./run-command.mjs";
+import { runTool } from "./run-tool.mjs";
 import { runInSlices } from "./slices.mjs";
-import { toolFailure } from "./tool-failure.mjs";
 
 const progressMs = 100;
-const maxErrorBytes = 4096;
 
 /** @typedef {import("./directory.mjs").Place} Place */
 
@@ -59,7 +65,7 @@ export async function copyTree({ from, to, exclude, runId }, report, signal) {
         throw error;
       }
       await measuring;
-      await runTool(["sync", "--file-system", "."], target, [], runId, signal);
+      await runTool(["sync", "--file-system", "."], target, signal, { runId });
       report({ doneBytes: measurement.allocatedBytes, totalBytes: measurement.allocatedBytes });
       return { copiedBytes: measurement.allocatedBytes, entries: measurement.entries };
     });
@@ -68,15 +74,7 @@ export async function copyTree({ from, to, exclude, runId }, report, signal) {
 
 /** @param {Place} to */
 async function makeTarget(to) {
-  if (namesBelow(to).length > 0) {
-    await inParent(to, (parent, name) => {
-      try {
-        mkdirSync(at(parent, name), 0o700);
-      } catch (error) {
-        if (!hasCode(error, "EEXIST")) throw error;
-      }
-    });
-  }
+  if (namesBelow(to).length > 0) await inParent(to, makeUnlessThere);
   await inDirectory(to, (fd) => {
     if (!namesIn(fd).next().done) throw new RequestError("WRONG_TYPE", "must be empty to be copied to");
   });
@@ -91,15 +89,16 @@ async function makeTarget(to) {
  * @param {(doneBytes: number) => void} report
  */
 async function copy(source, target, excluded, runId, signal, report) {
-  const options = ["-a", "--reflink=auto"];
+  const cp = ["cp", "-a", "--reflink=auto"];
   if (excluded.size === 0) {
-    const argv = ["cp", ...options, "-T", "--", ".", "/proc/self/fd/3/."];
-    await runTool(argv, source, [target], runId, signal, { report });
+    const argv = [...cp, "-T", "--", ".", "/proc/self/fd/3/."];
+    await runCounted(argv, source, signal, { runId, descriptors: [target] }, report);
     return;
   }
   // What is copied comes on standard input: names of any bytes, any number of them.
-  const argv = ["xargs", "-0", "-r", "cp", ...options, "--parents", "-t", "/proc/self/fd/3/.", "--"];
-  await runTool(argv, source, [target], runId, signal, { report, stdin: wanted(source, "", excluded) });
+  const argv = ["xargs", "-0", "-r", ...cp, "--parents", "-t", "/proc/self/fd/3/.", "--"];
+  const options = { runId, descriptors: [target], stdin: wanted(source, "", excluded) };
+  await runCounted(argv, source, signal, options, report);
   for (const path of excluded) makeWayTo(source, target, path.split("/").slice(0, -1));
   imitate(source, target);
 }
@@ -113,23 +112,23 @@ async function copy(source, target, excluded, runId, signal, report) {
  */
 function makeWayTo(source, target, [name, ...rest]) {
   if (name === undefined) return;
-  const from = subdirectory(source, name);
+  using from = subdirectory(source, name);
   if (from === undefined) return;
+  makeUnlessThere(target, name);
+  using to = held(openSubdirectory(target, name));
+  makeWayTo(from.fd, to.fd, rest);
+  imitate(from.fd, to.fd);
+}
+
+/**
+ * @param {number} parent
+ * @param {string} name
+ */
+function makeUnlessThere(parent, name) {
   try {
-    try {
-      mkdirSync(at(target, name), 0o700);
-    } catch (error) {
-      if (!hasCode(error, "EEXIST")) throw error;
-    }
-    const to = openSubdirectory(target, name);
-    try {
-      makeWayTo(from, to, rest);
-      imitate(from, to);
-    } finally {
-      closeSync(to);
-    }
-  } finally {
-    closeSync(from);
+    mkdirSync(at(parent, name), 0o700);
+  } catch (error) {
+    if (!hasCode(error, "EEXIST")) throw error;
   }
 }
 
@@ -156,20 +155,9 @@ async function* wanted(directory, path, excluded) {
     const child = path + name;
     if (excluded.has(child)) continue;
     const leadsToExcluded = [...excluded].some((other) => other.startsWith(`${child}/`));
-    if (!leadsToExcluded) {
-      yield Buffer.from(`./${child}\0`, "latin1");
-      continue;
-    }
-    const fd = subdirectory(directory, name);
-    if (fd === undefined) {
-      yield Buffer.from(`./${child}\0`, "latin1");
-      continue;
-    }
-    try {
-      yield* wanted(fd, `${child}/`, excluded);
-    } finally {
-      closeSync(fd);
-    }
+    using below = leadsToExcluded ? subdirectory(directory, name) : undefined;
+    if (below === undefined) yield Buffer.from(`./${child}\0`, "latin1");
+    else yield* wanted(below.fd, `${child}/`, excluded);
   }
 }
 
@@ -179,7 +167,7 @@ async function* wanted(directory, path, excluded) {
  */
 function subdirectory(parent, name) {
   try {
-    return openSubdirectory(parent, name);
+    return held(openSubdirectory(parent, name));
   } catch (error) {
     if (hasCode(error, "ENOENT", "ENOTDIR", "SYMLINK")) return undefined;
     throw error;
@@ -187,34 +175,20 @@ function subdirectory(parent, name) {
 }
 
 /**
- * Runs a tool of the system in an open directory.
  * @param {string[]} argv
  * @param {number} directory
- * @param {number[]} descriptors
- * @param {string} runId
  * @param {AbortSignal} signal
- * @param {{ report?: (doneBytes: number) => void, stdin?: AsyncIterable<Buffer> }} [options]
- * @throws RequestError `COMMAND` with the last of its complaints.
+ * @param {import("./run-tool.mjs").ToolOptions} options
+ * @param {(doneBytes: number) => void} report Hears what it has written so far.
  */
-async function runTool(argv, directory, descriptors, runId, signal, { report, stdin } = {}) {
-  const complaints = new LastBytes(maxErrorBytes);
+async function runCounted(argv, directory, signal, options, report) {
   /** @type {NodeJS.Timeout | undefined} */
   let timer;
+  const started = (/** @type {number} */ pid) => {
+    timer = setInterval(() => report(writtenBytes(pid)), progressMs);
+  };
   try {
-    const { exitCode } = await runToEnd(
-      { argv, cwd: reopen(directory), env: { LC_ALL: "C" }, umask: 0o022, runId },
-      {
-        ...(stdin && { stdin }),
-        stdout: () => undefined,
-        stderr: (chunk) => complaints.push(chunk),
-        descriptors,
-        started: (pid) => {
-          if (report) timer = setInterval(() => report(writtenBytes(pid)), progressMs);
-        },
-      },
-      signal,
-    );
-    if (exitCode !== 0) throw toolFailure(argv[0] ?? "", complaints.bytes().toString());
+    await runTool(argv, directory, signal, { ...options, started });
   } finally {
     clearInterval(timer);
   }

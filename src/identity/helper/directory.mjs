@@ -15,12 +15,26 @@ import {
   openSync,
   opendirSync,
 } from "node:fs";
+import { open } from "node:fs/promises";
 import { RequestError, hasCode } from "./request-error.mjs";
 
 // Linux's own, and not among node's constants: names a place without any right to its content.
 export const O_PATH = 0o10000000;
-const { O_DIRECTORY, O_NOFOLLOW, O_RDONLY } = constants;
+const { O_DIRECTORY, O_NOCTTY, O_NOFOLLOW, O_NONBLOCK, O_RDONLY } = constants;
 const privateMode = 0o700;
+
+/** @param {string} name */
+export function toLatin1(name) {
+  return Buffer.from(name).toString("latin1");
+}
+
+/**
+ * A descriptor that is closed at the end of its scope: `using place = held(openPlace(parent, name))`.
+ * @param {number} fd
+ */
+export function held(fd) {
+  return { fd, [Symbol.dispose]: () => closeSync(fd) };
+}
 
 /**
  * The path of a name in an open directory.
@@ -66,16 +80,36 @@ export function openPlace(parent, name) {
 }
 
 /**
+ * Opens the regular file that a descriptor stands for.
+ * @param {number} place
+ */
+export function openForReading(place) {
+  return open(reopen(place), O_RDONLY | O_NONBLOCK | O_NOCTTY);
+}
+
+/**
+ * Goes down from a directory, name by name.
+ * @param {number} start Is closed.
+ * @param {readonly string[]} names
+ * @param {(parent: number, name: string) => number} [step]
+ * @returns {number} To be closed.
+ */
+export function descend(start, names, step = openSubdirectory) {
+  let fd = start;
+  for (const name of names) {
+    using above = held(fd);
+    fd = step(above.fd, name);
+  }
+  return fd;
+}
+
+/**
  * Makes the entry of a directory durable.
  * @param {number} fd
  */
 export function syncDirectory(fd) {
-  const readable = openSync(reopen(fd), O_RDONLY | O_DIRECTORY);
-  try {
-    fsyncSync(readable);
-  } finally {
-    closeSync(readable);
-  }
+  using readable = held(openSync(reopen(fd), O_RDONLY | O_DIRECTORY));
+  fsyncSync(readable.fd);
 }
 
 /**
@@ -122,7 +156,7 @@ function split(path) {
   return path
     .split("/")
     .filter((name) => name !== "" && name !== ".")
-    .map((name) => Buffer.from(name).toString("latin1"));
+    .map(toLatin1);
 }
 
 /**
@@ -135,17 +169,9 @@ function split(path) {
  */
 export async function inDirectory(place, work, { make = false } = {}) {
   const names = namesBelow(place);
-  let fd = openSync(place.root, O_PATH | O_DIRECTORY);
-  try {
-    for (const name of names) {
-      const next = make ? makeSubdirectory(fd, name) : openSubdirectory(fd, name);
-      closeSync(fd);
-      fd = next;
-    }
-    return await work(fd);
-  } finally {
-    closeSync(fd);
-  }
+  const root = openSync(place.root, O_PATH | O_DIRECTORY);
+  using directory = held(descend(root, names, make ? makeSubdirectory : openSubdirectory));
+  return await work(directory.fd);
 }
 
 /**

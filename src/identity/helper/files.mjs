@@ -1,21 +1,19 @@
 /** Single files and directories: look, list, read, write, make, rename. */
 import { randomBytes } from "node:crypto";
-import { closeSync, constants, fstatSync, lstatSync, renameSync } from "node:fs";
-import { open } from "node:fs/promises";
+import { fstatSync, lstatSync, renameSync } from "node:fs";
 import {
   at,
+  held,
   inDirectory,
   inParent,
   namesBelow,
   namesIn,
+  openForReading,
   openPlace,
-  reopen,
   syncDirectory,
 } from "./directory.mjs";
 import { openUnnamed, unlinkIfThere } from "./host/unnamed-file.mjs";
 import { RequestError, hasCode } from "./request-error.mjs";
-
-const { O_RDONLY, O_NOCTTY, O_NONBLOCK } = constants;
 
 /** @typedef {import("./directory.mjs").Place} Place */
 /** @typedef {import("node:fs").Stats} Stats */
@@ -79,15 +77,11 @@ export async function list({ maxEntries, ...place }) {
  */
 export async function openRegular(place) {
   return inParent(place, async (parent, name) => {
-    const found = openPlace(parent, name);
-    try {
-      const stats = fstatSync(found);
-      if (stats.isSymbolicLink()) throw new RequestError("SYMLINK", "symbolic links are not followed");
-      if (!stats.isFile()) throw new RequestError("WRONG_TYPE", "is no regular file");
-      return await open(reopen(found), O_RDONLY | O_NOCTTY | O_NONBLOCK);
-    } finally {
-      closeSync(found);
-    }
+    using found = held(openPlace(parent, name));
+    const stats = fstatSync(found.fd);
+    if (stats.isSymbolicLink()) throw new RequestError("SYMLINK", "symbolic links are not followed");
+    if (!stats.isFile()) throw new RequestError("WRONG_TYPE", "is no regular file");
+    return await openForReading(found.fd);
   });
 }
 

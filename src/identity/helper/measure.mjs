@@ -68,22 +68,18 @@ export class Measurement {
    * @returns {Generator<undefined, void, void>}
    */
   *directory(start) {
-    const trail = new Trail(start);
-    try {
-      this.#add(fstatSync(start));
-      const levels = [{ path: "", subdirectories: yield* this.#countAll(trail, "") }];
-      for (let level = levels.at(-1); level; level = levels.at(-1)) {
-        const name = level.subdirectories.pop();
-        if (name === undefined) {
-          levels.pop();
-          if (levels.length > 0) trail.leave();
-        } else if (this.#tryEnter(trail, name)) {
-          const path = this.#excluded.size > 0 ? `${level.path}${name}/` : "";
-          levels.push({ path, subdirectories: yield* this.#countAll(trail, path) });
-        }
+    using trail = new Trail(start);
+    this.#add(fstatSync(start));
+    const levels = [{ path: "", subdirectories: yield* this.#countAll(trail, "") }];
+    for (let level = levels.at(-1); level; level = levels.at(-1)) {
+      const name = level.subdirectories.pop();
+      if (name === undefined) {
+        levels.pop();
+        if (levels.length > 0) trail.leave();
+      } else if (this.#tryEnter(trail, name)) {
+        const path = this.#excluded.size > 0 ? `${level.path}${name}/` : "";
+        levels.push({ path, subdirectories: yield* this.#countAll(trail, path) });
       }
-    } finally {
-      trail.close();
     }
   }
 

@@ -41,12 +41,8 @@ class Removal {
    */
   *remove(parent, name) {
     if (this.#unlink(parent, name)) return;
-    const trail = new Trail(parent);
-    try {
-      yield* this.#removeDirectories(trail, [name]);
-    } finally {
-      trail.close();
-    }
+    using trail = new Trail(parent);
+    yield* this.#removeDirectories(trail, [name]);
   }
 
   /**
@@ -54,15 +50,11 @@ class Removal {
    * @returns {Generator<undefined, void, void>}
    */
   *empty(fd) {
-    const trail = new Trail(fd);
-    try {
-      for (;;) {
-        const { subdirectories } = yield* this.#unlinkAll(trail);
-        if (subdirectories.length === 0) return;
-        yield* this.#removeDirectories(trail, subdirectories);
-      }
-    } finally {
-      trail.close();
+    using trail = new Trail(fd);
+    for (;;) {
+      const { subdirectories } = yield* this.#unlinkAll(trail);
+      if (subdirectories.length === 0) return;
+      yield* this.#removeDirectories(trail, subdirectories);
     }
   }
 

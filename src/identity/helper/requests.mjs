@@ -10,6 +10,7 @@ import { createHostOperations } from "./host/operations.mjs";
 import { Syscalls } from "./host/syscalls.mjs";
 import { measure } from "./measure.mjs";
 import { LastBytes, LineSplitter } from "./output.mjs";
+import { bytesTo } from "./progress.mjs";
 import { readTail } from "./read-tail.mjs";
 import { removeTree } from "./remove-tree.mjs";
 import { runToEnd } from "./run-command.mjs";
@@ -20,14 +21,14 @@ const readBlockBytes = 256 << 10;
 
 /**
  * Number, place and length of each, as doubles: an archive may have a hundred thousand, and the daemon reads them in one piece.
- * @param {{ number: number, at: number, bytes: number }[]} frames
+ * @param {import("./archive/frame-cursor.mjs").FrameRow[]} frames
  */
 function placesOf(frames) {
   const data = Buffer.alloc(frames.length * 24);
-  for (const [index, { number, at, bytes }] of frames.entries()) {
+  for (const [index, { number, storedAt, length }] of frames.entries()) {
     data.writeDoubleLE(number, index * 24);
-    data.writeDoubleLE(at, index * 24 + 8);
-    data.writeDoubleLE(bytes, index * 24 + 16);
+    data.writeDoubleLE(storedAt, index * 24 + 8);
+    data.writeDoubleLE(length, index * 24 + 16);
   }
   return data;
 }
@@ -108,19 +109,19 @@ export const operations = {
 
   writeArchive: async (
     /** @type {import("./archive/archive-writer.mjs").WriteArchiveArgs} */ args,
-    /** @type {Call} */ { emit, input, output, signal },
+    /** @type {Call} */ call,
   ) => {
-    const report = (/** @type {number} */ doneBytes) => void emit({ progress: { doneBytes } });
-    const writer = new ArchiveWriter(output, report);
-    return { value: await writer.write(args, new ByteSource(input), signal) };
+    const writer = new ArchiveWriter(call.output, bytesTo(call));
+    return { value: await writer.write(args, new ByteSource(call.input), call.signal) };
   },
 
   readArchive: async (
     /** @type {import("./archive/archive-reader.mjs").ReadArchiveArgs} */ args,
-    /** @type {Call} */ { input, output, emit, signal },
+    /** @type {Call} */ call,
   ) => {
-    const report = (/** @type {number} */ doneBytes) => void emit({ progress: { doneBytes } });
-    return { value: await new ArchiveReader(args, new ByteSource(input), output, signal, report).read() };
+    const { input, output, signal } = call;
+    const reader = new ArchiveReader(args, new ByteSource(input), output, signal, bytesTo(call));
+    return { value: await reader.read() };
   },
 
   browseArchive: async (
@@ -150,9 +151,10 @@ export const operations = {
   readFileOfArchive: async (
     /** @type {Parameters<typeof browser.readFileOf>[0]} */ args,
     /** @type {Call} */ { input, output },
-  ) => ({
-    value: await browser.readFileOf(args, new ByteSource(input), output),
-  }),
+  ) => {
+    await browser.readFileOf(args, new ByteSource(input), output);
+    return {};
+  },
 
   readTail: async (
     /** @type {{ root: string, files: string[], maxLines: number, maxBytes: number }} */ args,

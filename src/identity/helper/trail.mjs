@@ -33,11 +33,6 @@ export class Trail {
     return this.#last.stats;
   }
 
-  /** Directories below the start. */
-  get depth() {
-    return this.#levels.length - 1;
-  }
-
   /** @param {string} name */
   enter(name) {
     const fd = openSubdirectory(this.fd, name);
@@ -71,7 +66,7 @@ export class Trail {
   }
 
   /** Closes all but the start. */
-  close() {
+  [Symbol.dispose]() {
     for (const { fd } of this.#levels.splice(1)) if (fd !== undefined) closeSync(fd);
   }
 }

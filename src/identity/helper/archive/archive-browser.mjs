@@ -1,5 +1,6 @@
 /** Looks into an archive without laying it out: its index alone, or the frames of one file. */
-import { admittedEntries, EntryCheck, isWanted, takeTables, toLatin1 } from "./archive-reader.mjs";
+import { toLatin1 } from "../directory.mjs";
+import { admittedEntries, EntryCheck, isWanted, takeTables } from "./archive-reader.mjs";
 import { FrameCursor } from "./frame-cursor.mjs";
 import { SparseExpander } from "./sparse-expander.mjs";
 import { damaged } from "./tar-reader.mjs";
@@ -91,16 +92,7 @@ export async function locate({ paths, ...described }, source) {
     const name = Buffer.from(first, "latin1").toString();
     throw Object.assign(new Error(`has no ${JSON.stringify(name)}`), { code: "ENOENT" });
   }
-  const chosen = [...frames].sort((a, b) => a - b);
-  return {
-    frames: chosen.map((number) => ({
-      number,
-      at: rows[number]?.storedAt ?? 0,
-      bytes: rows[number]?.length ?? 0,
-    })),
-    entries,
-    contentBytes,
-  };
+  return { frames: rows.filter(({ number }) => frames.has(number)), entries, contentBytes };
 }
 
 /**
@@ -127,13 +119,9 @@ export async function locateFile({ path, ...described }, source) {
   if (!found) throw Object.assign(new Error("no such file"), { code: "ENOENT" });
   if (found.type !== "file") throw Object.assign(new Error("is no regular file"), { code: "WRONG_TYPE" });
   const end = found.dataAt + found.stored;
-  const { at } = found;
+  const { at, size } = found;
   const frames = rows.filter((row) => row.rawAt < end && row.rawAt + row.rawLength > at);
-  return {
-    path: Buffer.from(found.path, "latin1").toString("base64"),
-    size: found.size,
-    frames: frames.map(({ number, storedAt, length }) => ({ number, at: storedAt, bytes: length })),
-  };
+  return { path: Buffer.from(found.path, "latin1").toString("base64"), size, frames };
 }
 
 /**
@@ -164,7 +152,6 @@ export async function readFileOf({ path, frames, ...described }, source, output)
   }
   await expander?.end();
   check.finish();
-  return { size: entry.size };
 }
 
 /**

@@ -3,6 +3,7 @@
  * what could lead out of the directory is refused, and what is left is laid out by tar(1).
  */
 import { createHash } from "node:crypto";
+import { toLatin1 } from "../directory.mjs";
 import { readIndex } from "./entry-index.mjs";
 import { EntryGuard } from "./entry-guard.mjs";
 import { FrameCursor, readTable } from "./frame-cursor.mjs";
@@ -13,7 +14,6 @@ import { VolumeSink } from "./volume-tar.mjs";
 
 const blockBytes = 512;
 const endOfTarBytes = 1024;
-const progressMs = 100;
 
 /** @typedef {import("./tar-reader.mjs").TarEntry} TarEntry */
 /** @typedef {import("./entry-index.mjs").IndexedEntry} IndexedEntry */
@@ -62,7 +62,7 @@ export async function takeTables(sizes, source) {
  * @returns {AsyncGenerator<{ entry: IndexedEntry, tree: number, end: number }, void, void>}
  */
 export async function* admittedEntries(index, { sizes, trees, uid }) {
-  const guard = new EntryGuard(trees.map(toLatin1), uid, process.geteuid?.() === 0 && uid === 0);
+  const guard = new EntryGuard(trees.map(toLatin1), uid);
   let [position, count, contentBytes] = [0, 0, 0];
   for await (const entry of readIndex(index)) {
     const tree = guard.admit(entry);
@@ -83,11 +83,6 @@ export async function* admittedEntries(index, { sizes, trees, uid }) {
   if (!isWhole) throw damaged("has an index that disagrees with its end");
 }
 
-/** @param {string} name */
-export function toLatin1(name) {
-  return Buffer.from(name).toString("latin1");
-}
-
 /**
  * Whether a path is one of these, beneath one, or a directory on the way to one.
  * @param {string} path
@@ -106,7 +101,6 @@ export class ArchiveReader {
   #output;
   #signal;
   #report;
-  #reportedMs = 0;
   #contentBytes = 0;
   #entries = 0;
 
@@ -171,7 +165,7 @@ export class ArchiveReader {
         const bytes = (await cursor.from(position)).subarray(0, end - position);
         position += bytes.length;
         check.push(bytes);
-        this.#tell(Math.min(Math.max(position - entry.dataAt, 0), entry.size));
+        this.#report(this.#contentBytes + Math.min(Math.max(position - entry.dataAt, 0), entry.size));
         held?.push(bytes);
         if (!sink || !check.isKnown) continue;
         if (held) await sink.begin(tree, entry, Buffer.concat(held));
@@ -181,21 +175,13 @@ export class ArchiveReader {
       check.finish();
       this.#entries++;
       this.#contentBytes += entry.size;
-      this.#tell(0);
+      this.#report(this.#contentBytes);
     }
     if (frames === undefined) {
       const end = await cursor.from(sizes.tarBytes - endOfTarBytes);
       if (end.some((byte) => byte !== 0)) throw damaged("does not end where its index does");
     }
     await cursor.finish();
-  }
-
-  /** @param {number} entryBytes of an entry that is not whole yet */
-  #tell(entryBytes) {
-    const nowMs = performance.now();
-    if (nowMs - this.#reportedMs < progressMs) return;
-    this.#reportedMs = nowMs;
-    this.#report(this.#contentBytes + entryBytes);
   }
 }
 

@@ -2,7 +2,7 @@
 import { createHash, hash } from "node:crypto";
 import { fstatSync } from "node:fs";
 import { loadMallocTrim } from "../../../lib/malloc-trim.mjs";
-import { inDirectory, reopen } from "../directory.mjs";
+import { inDirectory, reopen, toLatin1 } from "../directory.mjs";
 import { Syscalls } from "../host/syscalls.mjs";
 import { FrameWriter, sha256 } from "./frames.mjs";
 import { IndexWriter } from "./entry-index.mjs";
@@ -17,7 +17,6 @@ import { VolumeTar } from "./volume-tar.mjs";
 const sha256OfNothing = () => hash("sha256", "");
 const endOfTar = Buffer.alloc(1024);
 const maxWarnings = 100;
-const progressMs = 100;
 /** Of a zstd skippable frame: its magic number and the length of what is in it. */
 const skippablePrefixBytes = 8;
 const skippableMagic = 0x184d2a5a;
@@ -55,7 +54,6 @@ export class ArchiveWriter {
   #index = new IndexWriter();
   #output;
   #report;
-  #reportedMs = 0;
   #written = 0;
   #entries = 0;
   #contentBytes = 0;
@@ -240,20 +238,13 @@ export class ArchiveWriter {
 
   /** To be waited for, where there is something, before more is read. */
   #room() {
-    this.#tell();
+    this.#report(this.#contentBytes + this.#entryBytes);
     return this.#frames.room();
   }
 
   /** @param {string} warning */
   #warn(warning) {
     if (this.#warnings.length < maxWarnings) this.#warnings.push(warning);
-  }
-
-  #tell() {
-    const nowMs = performance.now();
-    if (nowMs - this.#reportedMs < progressMs) return;
-    this.#reportedMs = nowMs;
-    this.#report(this.#contentBytes + this.#entryBytes);
   }
 }
 
@@ -265,9 +256,4 @@ async function takeMarked({ indexBytes, indexSha256 }, source) {
   const index = await source.take(indexBytes);
   if (sha256(index).toString("hex") !== indexSha256) throw damaged("is damaged in its index");
   return markedFiles(index);
-}
-
-/** @param {string} name */
-function toLatin1(name) {
-  return Buffer.from(name).toString("latin1");
 }

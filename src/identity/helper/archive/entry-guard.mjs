@@ -19,12 +19,12 @@ export class EntryGuard {
   /**
    * @param {string[]} trees The paths that entries may lie under, as latin1.
    * @param {number} uid Whom the files belonged to.
-   * @param {boolean} isRoot Whether root's own files are laid out.
    */
-  constructor(trees, uid, isRoot) {
+  constructor(trees, uid) {
     this.#trees = trees;
     this.#uid = uid;
-    this.#isRoot = isRoot;
+    // Whether root's own files are laid out.
+    this.#isRoot = process.geteuid?.() === 0 && uid === 0;
   }
 
   /**

@@ -1,4 +1,5 @@
 /** Patterns as tar(1) takes them with `--anchored --wildcards`: `*` and `?` stand for slashes, too. */
+import { toLatin1 } from "../directory.mjs";
 
 /**
  * Whether a path, or a directory above it, is left out.
@@ -12,8 +13,7 @@ export function excluder(patterns) {
 
 /** @param {string} pattern */
 function toRule(pattern) {
-  const bytes = Buffer.from(pattern).toString("latin1");
-  const source = bytes.replaceAll(/\*+|\?|\[[^\]]+\]|[\s\S]/g, (part) => {
+  const source = toLatin1(pattern).replaceAll(/\*+|\?|\[[^\]]+\]|[\s\S]/g, (part) => {
     if (part.startsWith("*")) return "[^]*?";
     if (part === "?") return "[^]";
     if (part.length > 1) return part.replaceAll("\\", "\\\\").replace(/^\[!/, "[^");

@@ -25,8 +25,7 @@ export async function settle(fd, runId, signal) {
   const program = {
     argv: ["sync", "-f", "."],
     cwd: reopen(fd),
-    env: { LC_ALL: "C", PATH: process.env["PATH"] ?? "" },
-    umask: 0o077,
+    env: {},
     runId,
   };
   const unread = () => undefined;

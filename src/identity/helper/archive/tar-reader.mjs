@@ -110,11 +110,6 @@ export class TarReader {
     return this.#state === "header" && this.#held === 0 && this.#extended === undefined;
   }
 
-  /** Bytes up to the end of the last entry. */
-  get position() {
-    return this.#position;
-  }
-
   /**
    * @param {Buffer} bytes Lent until the call returns, but for what the handler keeps.
    * @throws RequestError `DAMAGED`
@@ -195,7 +190,7 @@ export class TarReader {
       if (this.#extended && !this.#foreign) throw damaged("has two extended headers for one entry");
       if (size > maxExtendedBytes) throw damaged("has an extended header that is too large");
       this.#left = size;
-      this.#wanted = size + padding(size);
+      this.#wanted = size + paddingBytes(size);
       this.#extendedType = type;
       this.#extended ??= new Map();
       this.#state = size === 0 ? "header" : "extended";
@@ -260,7 +255,7 @@ export class TarReader {
     this.entries++;
     this.#handler.entry(entry, headers);
     this.#left = stored;
-    this.#paddingLeft = padding(stored);
+    this.#paddingLeft = paddingBytes(stored);
     this.#state = "content";
     if (stored === 0) this.#enterPadding();
   }
@@ -272,7 +267,7 @@ export function damaged(what) {
 }
 
 /** @param {number} size */
-function padding(size) {
+export function paddingBytes(size) {
   return (blockBytes - (size % blockBytes)) % blockBytes;
 }
 

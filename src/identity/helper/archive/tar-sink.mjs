@@ -1,14 +1,11 @@
 /** Lays entries out by tar(1): one run per tree, fed as they come. Files that are there already are linked to. */
-import { chmodSync, closeSync, linkSync, lstatSync, utimesSync } from "node:fs";
-import { at, inDirectory, openSubdirectory, reopen } from "../directory.mjs";
-import { LastBytes } from "../output.mjs";
-import { runToEnd } from "../run-command.mjs";
+import { chmodSync, linkSync, lstatSync, utimesSync } from "node:fs";
+import { at, descend, held, inDirectory, openSubdirectory } from "../directory.mjs";
+import { runTool, toolFailure } from "../run-tool.mjs";
 import { runInSlices } from "../slices.mjs";
-import { toolFailure } from "../tool-failure.mjs";
 import { damaged } from "./tar-reader.mjs";
 
 const endOfTar = Buffer.alloc(1024);
-const maxComplaintBytes = 4096;
 const blockBytes = 512;
 const modeAt = 100;
 const checksumAt = 148;
@@ -131,7 +128,7 @@ export class TarSink {
     await this.#end();
     const { root } = this.#target;
     await inDirectory({ root, path: "." }, (fd) =>
-      this.#tool(["sync", "--file-system", "."], fd, this.#signal),
+      runTool(["sync", "--file-system", "."], fd, this.#signal, { runId: this.#options.runId }),
     );
   }
 
@@ -210,7 +207,7 @@ export class TarSink {
    */
   async #extract(tree, feed, signal) {
     const { root, into } = this.#target;
-    const { sameOwner } = this.#options;
+    const { runId, sameOwner } = this.#options;
     // Not --strip-components, which leaves the tree's own mode, times and attributes out. Symlinks stay as they are.
     const pattern = (this.#trees[tree] ?? "").replaceAll(/[^A-Za-z0-9/_ -]/g, String.raw`\$&`);
     const transform = Buffer.from(`s,^${pattern}(/|$),.\\1,xrhS`, "latin1").toString();
@@ -220,26 +217,9 @@ export class TarSink {
       sameOwner ? "--same-owner" : "--no-same-owner",
       `--transform=${transform}`,
     ];
-    await inDirectory({ root, path: into[tree] ?? "" }, (fd) => this.#tool(argv, fd, signal, feed), {
-      make: true,
-    });
-  }
-
-  /**
-   * @param {string[]} argv
-   * @param {number} directory
-   * @param {AbortSignal} signal
-   * @param {AsyncIterable<Buffer>} [stdin]
-   */
-  async #tool(argv, directory, signal, stdin) {
-    const complaints = new LastBytes(maxComplaintBytes);
-    const env = { LC_ALL: "C", PATH: process.env["PATH"] ?? "" };
-    const { exitCode } = await runToEnd(
-      { argv, cwd: reopen(directory), env, umask: 0o077, runId: this.#options.runId },
-      { ...(stdin && { stdin }), stdout: () => undefined, stderr: (chunk) => complaints.push(chunk) },
-      signal,
-    );
-    if (exitCode !== 0) throw toolFailure(argv[0] ?? "", complaints.bytes().toString());
+    const options = { runId, umask: 0o077, stdin: feed };
+    const place = { root, path: into[tree] ?? "" };
+    await inDirectory(place, (fd) => runTool(argv, fd, signal, options), { make: true });
   }
 }
 
@@ -256,22 +236,14 @@ function* linkAll(source, target, entries, { above, times }) {
   // A link changes the time of its directory.
   for (const [directory, files] of byDirectory) {
     const names = directory.split("/").slice(above);
-    const from = openBelow(source, names);
-    try {
-      const to = openBelow(target, names);
-      try {
-        for (const entry of files) {
-          linkOne(from, to, entry);
-          yield;
-        }
-        const mtime = times.get(directory);
-        if (mtime !== undefined) utimesSync(at(to, "."), Number(mtime), Number(mtime));
-      } finally {
-        closeSync(to);
-      }
-    } finally {
-      closeSync(from);
+    using from = held(openBelow(source, names));
+    using to = held(openBelow(target, names));
+    for (const entry of files) {
+      linkOne(from.fd, to.fd, entry);
+      yield;
     }
+    const mtime = times.get(directory);
+    if (mtime !== undefined) utimesSync(at(to.fd, "."), Number(mtime), Number(mtime));
   }
 }
 
@@ -303,18 +275,7 @@ function isSameTime(ms, seconds) {
  * @returns {number} To be closed.
  */
 function openBelow(directory, names) {
-  let fd = openSubdirectory(directory, ".");
-  for (const name of names) {
-    try {
-      const next = openSubdirectory(fd, name);
-      closeSync(fd);
-      fd = next;
-    } catch (error) {
-      closeSync(fd);
-      throw error;
-    }
-  }
-  return fd;
+  return descend(openSubdirectory(directory, "."), names);
 }
 
 const extractOptions = [
@@ -343,15 +304,7 @@ function setMode(block, mode) {
  * @param {string[]} names
  * @param {number} mode
  */
-function chmodBelow(directory, [name = ".", ...rest], mode) {
-  if (rest.length === 0) {
-    chmodSync(at(directory, name), mode);
-    return;
-  }
-  const next = openSubdirectory(directory, name);
-  try {
-    chmodBelow(next, rest, mode);
-  } finally {
-    closeSync(next);
-  }
+function chmodBelow(directory, names, mode) {
+  using parent = held(openBelow(directory, names.slice(0, -1)));
+  chmodSync(at(parent.fd, names.at(-1) ?? "."), mode);
 }

@@ -2,8 +2,8 @@
  * Trees of an app as PAX tar, with the rights of this process: names, owners, times, hard links, holes, extended attributes and
  * lists of access rights. tar(1) writes the same, but hashing and cutting what comes of its pipe takes longer than reading files.
  */
-import { closeSync, constants, openSync, read, readlinkSync, readSync } from "node:fs";
-import { at, namesIn, openPlace, reopen } from "../directory.mjs";
+import { constants, openSync, read, readlinkSync, readSync } from "node:fs";
+import { at, held, namesIn, openPlace, reopen } from "../directory.mjs";
 import { headers, padding } from "../host/archive/tar-bytes.mjs";
 import { hasCode, RequestError } from "../request-error.mjs";
 import { Trail } from "../trail.mjs";
@@ -47,16 +47,12 @@ const accessLists = new Map([
 /** @typedef {Pick<TarEntry, "type"> & Partial<TarEntry> & { records?: [string, string][] }} Details */
 
 /**
- * @typedef {object} TreeHandler
- * @property {(entry: TarEntry, headers: Buffer) => void} entry
+ * @typedef {object} ContentReader
  * @property {(bytes: number) => Buffer} space Where content is read to: some of so many bytes.
  * @property {(bytes: number) => void} filled How much of it was; what was read stays until the next turn of the loop.
  * @property {(piece: Buffer) => void} read Hears of each piece then.
- * @property {(piece: Buffer) => void} content
- * @property {(piece: Buffer) => void} padding
- * @property {() => void} entryEnd
- * @property {(warning: string) => void} warn
  */
+/** @typedef {import("./volume-tar.mjs").VolumeHandler & ContentReader} TreeHandler */
 
 /**
  * @typedef {object} TreeOptions
@@ -89,7 +85,7 @@ export class TreeTar {
    * @throws Error with the path as its `subject`, for what this user may not read
    */
   *read(fd, tree) {
-    const trail = new Trail(fd);
+    using trail = new Trail(fd);
     try {
       const levels = [this.#directory(trail, tree)];
       for (let level = levels.at(-1); level; level = levels.at(-1)) {
@@ -120,8 +116,6 @@ export class TreeTar {
       }
     } catch (error) {
       throw about(tree, error);
-    } finally {
-      trail.close();
     }
   }
 
@@ -154,7 +148,8 @@ export class TreeTar {
    * @param {string} path
    */
   #directory(trail, path) {
-    const fd = openSync(reopen(trail.fd), O_RDONLY | O_DIRECTORY);
+    using directory = held(openSync(reopen(trail.fd), O_RDONLY | O_DIRECTORY));
+    const { fd } = directory;
     try {
       const stats = this.#stat(fd, ".");
       const names = [...namesIn(fd)];
@@ -162,8 +157,6 @@ export class TreeTar {
       return { path, names, ctimeNs: stats.ctimeNs };
     } catch (error) {
       throw about(path, error);
-    } finally {
-      closeSync(fd);
     }
   }
 
@@ -210,19 +203,15 @@ export class TreeTar {
    * @param {string} path
    */
   #fifo(parent, name, path) {
-    const fd = this.#try(path, () => openPlace(parent, name));
-    if (fd === undefined) return;
-    try {
-      const stats = this.#options.syscalls.statOf(fd);
-      if ((Number(stats.mode) & S_IFMT) !== S_IFIFO) {
-        this.#warnChanged(path);
-        return;
-      }
-      this.#whole(stats, { type: "fifo", path, records: this.#attributes(fd, { isPlace: true }) });
-      this.#note(stats, path);
-    } finally {
-      closeSync(fd);
+    using place = this.#try(path, () => held(openPlace(parent, name)));
+    if (place === undefined) return;
+    const stats = this.#options.syscalls.statOf(place.fd);
+    if ((Number(stats.mode) & S_IFMT) !== S_IFIFO) {
+      this.#warnChanged(path);
+      return;
     }
+    this.#whole(stats, { type: "fifo", path, records: this.#attributes(place.fd, { isPlace: true }) });
+    this.#note(stats, path);
   }
 
   /**
@@ -234,8 +223,10 @@ export class TreeTar {
   *#file(parent, name, path) {
     const { syscalls, isKnown } = this.#options;
     // Whatever has the name by now: no FIFO is waited for.
-    const fd = this.#try(path, () => syscalls.open(parent, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK));
-    if (fd === undefined) return;
+    const flags = O_RDONLY | O_NOFOLLOW | O_NONBLOCK;
+    using file = this.#try(path, () => held(syscalls.open(parent, name, flags)));
+    if (file === undefined) return;
+    const { fd } = file;
     try {
       const stats = syscalls.statOf(fd);
       if ((Number(stats.mode) & S_IFMT) !== S_IFREG) {
@@ -274,8 +265,6 @@ export class TreeTar {
       this.#note(stats, path);
     } catch (error) {
       throw about(path, error);
-    } finally {
-      closeSync(fd);
     }
   }
 

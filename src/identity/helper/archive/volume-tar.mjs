@@ -2,6 +2,7 @@
  * Volumes of the container engine within an archive. The engine's own tar of a directory is taken apart and put together
  * anew on both ways: what is in it was written by containers, and names in it begin with that of the directory.
  */
+import { toLatin1 } from "../directory.mjs";
 import { headers, padding } from "../host/archive/tar-bytes.mjs";
 import { EntryGuard } from "./entry-guard.mjs";
 import { excluder } from "./exclude-patterns.mjs";
@@ -36,14 +37,7 @@ function headersOf({ type, stored, mode, uid, gid, mtime }, path, target) {
   });
 }
 
-/**
- * @typedef {object} VolumeHandler
- * @property {(entry: TarEntry, headers: Buffer) => void} entry
- * @property {(piece: Buffer) => void} content
- * @property {(piece: Buffer) => void} padding
- * @property {() => void} entryEnd
- * @property {(warning: string) => void} warn
- */
+/** @typedef {import("./tar-reader.mjs").TarHandler & { warn: (warning: string) => void }} VolumeHandler */
 
 /** The engine's tar of a volume, as entries of an archive's tree. */
 export class VolumeTar {
@@ -69,10 +63,10 @@ export class VolumeTar {
    * @param {VolumeHandler} handler
    */
   constructor(tree, excludes, handler) {
-    this.#tree = Buffer.from(tree).toString("latin1");
+    this.#tree = toLatin1(tree);
     this.#uid = process.geteuid?.() ?? 0;
     // What this refuses could not be restored.
-    this.#guard = new EntryGuard([this.#tree], this.#uid, this.#uid === 0);
+    this.#guard = new EntryGuard([this.#tree], this.#uid);
     this.#isExcluded = excluder(excludes);
     this.#handler = handler;
   }

@@ -1,7 +1,7 @@
 /** Directories to make, and modes, owners and groups to set. */
 import { chmodSync, chownSync, closeSync, fstatSync, mkdirSync } from "node:fs";
 import { setImmediate as turn } from "node:timers/promises";
-import { at, openPlace, openSubdirectory, reopen } from "../directory.mjs";
+import { at, held, openPlace, openSubdirectory, reopen } from "../directory.mjs";
 import { RequestError, hasCode } from "../request-error.mjs";
 import { entryAt } from "./entries.mjs";
 import { assertNamed, inPlace, opened } from "./host-path.mjs";
@@ -66,12 +66,8 @@ function makeOne(parent, name, mode) {
     process.umask(umask);
   }
   if ((mode & specialBits) === 0) return;
-  const fd = openSubdirectory(parent, name);
-  try {
-    if (fstatSync(fd).uid === process.geteuid?.()) chmodSync(reopen(fd), mode);
-  } finally {
-    closeSync(fd);
-  }
+  using made = held(openSubdirectory(parent, name));
+  if (fstatSync(made.fd).uid === process.geteuid?.()) chmodSync(reopen(made.fd), mode);
 }
 
 /**
@@ -131,10 +127,6 @@ function set(fd, { mode, uid, gid }) {
  * @param {Attributes} wanted
  */
 function setAt(directory, name, wanted) {
-  const fd = openPlace(directory, name);
-  try {
-    set(fd, fstatSync(fd).isSymbolicLink() ? { ...wanted, mode: null } : wanted);
-  } finally {
-    closeSync(fd);
-  }
+  using place = held(openPlace(directory, name));
+  set(place.fd, fstatSync(place.fd).isSymbolicLink() ? { ...wanted, mode: null } : wanted);
 }

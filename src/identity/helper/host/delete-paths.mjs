@@ -8,7 +8,7 @@ import { Walk } from "./walk.mjs";
 
 /**
  * @param {Syscalls} syscalls
- * @param {{ paths: string[], guard?: import("./guard.mjs").Guarded }} args
+ * @param {{ paths: string[], guard?: import("./guard.mjs").Guarded | undefined }} args
  * @param {(entries: number) => void} report
  * @param {AbortSignal} signal
  */
@@ -23,7 +23,7 @@ export async function deletePaths(syscalls, { paths, guard }, report, signal) {
     signal.throwIfAborted();
     const walk = removal(path);
     try {
-      await inPlace(syscalls, { path, ...(guard && { guard }) }, { follow: false }, async (found) => {
+      await inPlace(syscalls, { path, guard }, { follow: false }, async (found) => {
         assertNamed(found);
         const { parent, name } = found;
         const stats = lstatSync(at(parent, name));

@@ -5,7 +5,7 @@
  * text does not name, are never followed.
  */
 import { closeSync, constants, fstatSync, openSync, statfsSync } from "node:fs";
-import { O_PATH, at, openPlace, reopen } from "../directory.mjs";
+import { O_PATH, at, held, openPlace, reopen } from "../directory.mjs";
 import { RequestError, hasCode } from "../request-error.mjs";
 import { Guard } from "./guard.mjs";
 import { namesOf, spell, splitPath } from "./spelling.mjs";
@@ -15,7 +15,7 @@ const maxLinks = 40;
 const procMagic = 0x9fa0;
 
 /** @typedef {import("./syscalls.mjs").Syscalls} Syscalls */
-/** @typedef {{ path: string, guard?: import("./guard.mjs").Guarded }} HostPlace A spelled path. */
+/** @typedef {{ path: string, guard?: import("./guard.mjs").Guarded | undefined }} HostPlace A spelled path. */
 /** @typedef {{ parent: number, name: string, guard: Guard }} Found The descriptor of a directory and a name in it; "." for / itself. */
 
 /**
@@ -123,14 +123,10 @@ function readTrusted(syscalls, link, { uid }) {
  * @returns {Promise<T>}
  */
 export async function opened({ parent, name, guard }, work) {
-  const fd = openPlace(parent, name);
-  try {
-    const stats = fstatSync(fd, { bigint: true });
-    guard.admit(stats);
-    return await work(fd, stats);
-  } finally {
-    closeSync(fd);
-  }
+  using place = held(openPlace(parent, name));
+  const stats = fstatSync(place.fd, { bigint: true });
+  guard.admit(stats);
+  return await work(place.fd, stats);
 }
 
 /**

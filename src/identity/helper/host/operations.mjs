@@ -1,4 +1,5 @@
 /** What a helper can do with files of the host: one entry per operation of the file service. */
+import { bytesTo, entriesTo, reportMs } from "../progress.mjs";
 import { packFiles } from "./archive/pack.mjs";
 import { unpackFiles } from "./archive/unpack.mjs";
 import * as attributes from "./attributes.mjs";
@@ -16,9 +17,6 @@ import { diskUsage } from "./usage.mjs";
 /** @typedef {import("./host-path.mjs").HostPlace} HostPlace */
 /** @typedef {import("./relocate.mjs").RelocateArgs} RelocateArgs */
 /** @typedef {import("./syscalls.mjs").Syscalls} Syscalls */
-
-/** Milliseconds between two reports. */
-const reportMs = 100;
 
 /** @param {Syscalls} syscalls */
 export function createHostOperations(syscalls) {
@@ -81,11 +79,11 @@ export function createHostOperations(syscalls) {
     }),
 
     hostPack: async (/** @type {Parameters<typeof packFiles>[1]} */ args, /** @type {Call} */ call) => ({
-      value: await packFiles(syscalls, args, seldom(bytesTo(call)), call.signal),
+      value: await packFiles(syscalls, args, bytesTo(call), call.signal),
     }),
 
     hostUnpack: async (/** @type {Parameters<typeof unpackFiles>[1]} */ args, /** @type {Call} */ call) => ({
-      value: await unpackFiles(syscalls, args, seldom(bytesTo(call)), call.signal),
+      value: await unpackFiles(syscalls, args, bytesTo(call), call.signal),
     }),
 
     hostDiscard: async (/** @type {Parameters<typeof discard>[1]} */ args) => {
@@ -93,16 +91,6 @@ export function createHostOperations(syscalls) {
       return {};
     },
   };
-}
-
-/** @param {Call} call */
-function bytesTo({ emit }) {
-  return (/** @type {number} */ doneBytes) => void emit({ progress: { doneBytes } });
-}
-
-/** @param {Call} call */
-function entriesTo({ emit }) {
-  return seldom((doneEntries) => void emit({ progress: { doneEntries } }));
 }
 
 /**
@@ -117,16 +105,5 @@ function recordsTo({ output }) {
     if (isCount && nowMs - reportedMs < reportMs) return;
     reportedMs = nowMs;
     await output(Buffer.from(`${JSON.stringify(record)}\n`));
-  };
-}
-
-/** @param {(done: number) => void} report */
-function seldom(report) {
-  let reportedMs = 0;
-  return (/** @type {number} */ done) => {
-    const nowMs = performance.now();
-    if (nowMs - reportedMs < reportMs) return;
-    reportedMs = nowMs;
-    report(done);
   };
 }

@@ -1,13 +1,10 @@
 /** Bytes of a file on their way out. */
-import { constants } from "node:fs";
-import { open } from "node:fs/promises";
 import { filePipeBytes, openFilePipe } from "../file-pipe.mjs";
-import { reopen } from "../directory.mjs";
+import { openForReading } from "../directory.mjs";
 import { RequestError } from "../request-error.mjs";
 import { describeEntry, tagOf } from "./entries.mjs";
 import { inPlace, opened } from "./host-path.mjs";
 
-const { O_RDONLY, O_NONBLOCK, O_NOCTTY } = constants;
 const blockBytes = 256 << 10;
 /** From here on bytes are sent by reference, which needs a pipe. */
 const pipedBytes = 1 << 20;
@@ -32,7 +29,7 @@ export async function readContent(syscalls, { ifTag, ...args }, call) {
       const { offset, length, fromEnd } = isOther ? whole : args;
       if (stats.isDirectory()) throw Object.assign(new Error("EISDIR"), { code: "EISDIR" });
       if (!stats.isFile()) throw new RequestError("WRONG_TYPE", "is no regular file");
-      await using file = await open(reopen(fd), O_RDONLY | O_NONBLOCK | O_NOCTTY);
+      await using file = await openForReading(fd);
       const entry = describeEntry(found.parent, found.name, stats);
       const size = Number(stats.size);
       const start = fromEnd ? Math.max(0, size - offset) : offset;

@@ -1,6 +1,6 @@
 /** Copies and moves. What is made is whole before it is seen, and takes the place of what was there in one step. */
 import { closeSync, fstatSync, lstatSync, openSync, renameSync } from "node:fs";
-import { at, openPlace, reopen, syncDirectory } from "../directory.mjs";
+import { at, held, openPlace, reopen, syncDirectory } from "../directory.mjs";
 import { RequestError, hasCode } from "../request-error.mjs";
 import { removeWhole } from "./delete-paths.mjs";
 import { entryAt } from "./entries.mjs";
@@ -18,7 +18,7 @@ import { TreeCopy } from "./tree-copy.mjs";
  * @property {string} to
  * @property {boolean} overwrite
  * @property {string} temporary
- * @property {import("./guard.mjs").Guarded} [guard]
+ * @property {import("./guard.mjs").Guarded | undefined} [guard]
  */
 
 /** @typedef {(doneBytes: number) => void} Report */
@@ -69,12 +69,11 @@ export async function movePath(syscalls, args, report, signal) {
  * @returns {Promise<T>}
  */
 async function between(syscalls, { from, to, overwrite, guard }, work) {
-  const guarded = guard ? { guard } : {};
-  return inPlace(syscalls, { path: from, ...guarded }, { follow: false }, async (source) => {
+  return inPlace(syscalls, { path: from, guard }, { follow: false }, async (source) => {
     assertNamed(source);
     const stats = lstatSync(at(source.parent, source.name));
     source.guard.admitWhole(stats);
-    return inPlace(syscalls, { path: to, ...guarded }, { follow: false }, async (target) => {
+    return inPlace(syscalls, { path: to, guard }, { follow: false }, async (target) => {
       assertNamed(target);
       const old = lstatSync(at(target.parent, target.name), { throwIfNoEntry: false });
       if (old) source.guard.admitWhole(old);
@@ -148,12 +147,8 @@ async function copy(
  * @param {number} stage
  */
 async function syncStage(syscalls, stage) {
-  const fd = openSync(reopen(stage), "r");
-  try {
-    await syscalls.syncFileSystem(fd);
-  } finally {
-    closeSync(fd);
-  }
+  using directory = held(openSync(reopen(stage), "r"));
+  await syscalls.syncFileSystem(directory.fd);
 }
 
 /**

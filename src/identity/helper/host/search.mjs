@@ -1,15 +1,11 @@
 /** Files by their names and by lines in them, in time that is linear in what is looked at (RE2), whatever the pattern. */
-import { closeSync, constants } from "node:fs";
-import { open } from "node:fs/promises";
 import { createRequire } from "node:module";
-import { openPlace, reopen } from "../directory.mjs";
 import { RequestError } from "../request-error.mjs";
 import { describeEntry } from "./entries.mjs";
 import { inPlace } from "./host-path.mjs";
 import { spell } from "./spelling.mjs";
-import { treeEntries } from "./tree-entries.mjs";
+import { openEntry, treeEntries } from "./tree-entries.mjs";
 
-const { O_RDONLY, O_NONBLOCK, O_NOCTTY } = constants;
 const blockBytes = 256 << 10;
 /** A file that has a NUL in its first bytes is no text. */
 const textBytes = 8 << 10;
@@ -41,7 +37,7 @@ export async function searchFiles(syscalls, { hidden, limit, ...args }, tell, si
   const holds = lineMatcher(args);
   let [entries, matches, failed] = [0, 0, 0];
   const { path, guard } = args;
-  await inPlace(syscalls, { path, ...(guard && { guard }) }, { follow: true }, async (found) => {
+  await inPlace(syscalls, { path, guard }, { follow: true }, async (found) => {
     const options = {
       stays: true,
       fail: () => {
@@ -98,16 +94,12 @@ function isAdmitted(guard, parent, name) {
  * @param {(line: object) => Promise<boolean>} match Whether it was the last that is wanted.
  * @param {AbortSignal} signal
  */
-async function matchLines({ parent, name, stats }, guard, holds, match, signal) {
+async function matchLines(entry, guard, holds, match, signal) {
   // What says that it has nothing is nothing, or the kernel's and may wait.
-  if (stats.size === 0n) return false;
-  guard.admit(stats);
-  const place = openPlace(parent, name);
-  await using file = await open(reopen(place), O_RDONLY | O_NONBLOCK | O_NOCTTY).finally(() =>
-    closeSync(place),
-  );
-  const now = await file.stat({ bigint: true });
-  if (!now.isFile() || now.ino !== stats.ino || now.dev !== stats.dev) return false;
+  if (entry.stats.size === 0n) return false;
+  guard.admit(entry.stats);
+  await using file = await openEntry(entry);
+  if (file === undefined) return false;
   let line = 0;
   for await (const { bytes, isFirst } of blocks(file, signal)) {
     if (isFirst && bytes.subarray(0, textBytes).includes(0)) return false;

@@ -2,8 +2,8 @@
  * Where what takes long is made before it is seen: a directory beside its place that nobody else can enter, under a name
  * that the daemon knows, which has it removed when this process dies.
  */
-import { closeSync, fstatSync, mkdirSync, renameSync } from "node:fs";
-import { at, namesIn, openSubdirectory, reopen, syncDirectory } from "../directory.mjs";
+import { fstatSync, mkdirSync, renameSync } from "node:fs";
+import { at, held, namesIn, openSubdirectory, reopen, syncDirectory } from "../directory.mjs";
 import { RequestError } from "../request-error.mjs";
 import { removeTree } from "../remove-tree.mjs";
 import { inPlace } from "./host-path.mjs";
@@ -24,13 +24,9 @@ export const item = "new";
 export async function inStage(parent, temporary, work) {
   mkdirSync(at(parent, temporary), 0o700);
   try {
-    const stage = openSubdirectory(parent, temporary);
-    try {
-      assertPrivate(stage);
-      return await work(stage);
-    } finally {
-      closeSync(stage);
-    }
+    using stage = held(openSubdirectory(parent, temporary));
+    assertPrivate(stage.fd);
+    return await work(stage.fd);
   } finally {
     await clear(parent, temporary);
   }

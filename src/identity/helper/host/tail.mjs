@@ -1,12 +1,9 @@
 /** The end of a file, and what is written to it while somebody looks. */
-import { constants } from "node:fs";
-import { open } from "node:fs/promises";
 import { setTimeout as sleep } from "node:timers/promises";
-import { reopen } from "../directory.mjs";
+import { openForReading } from "../directory.mjs";
 import { RequestError, hasCode } from "../request-error.mjs";
 import { inPlace, opened } from "./host-path.mjs";
 
-const { O_RDONLY, O_NONBLOCK, O_NOCTTY } = constants;
 const blockBytes = 256 << 10;
 /** Where the last lines are looked for. */
 const maxTailBytes = 4 << 20;
@@ -58,7 +55,7 @@ async function openRegular(syscalls, place) {
     opened(found, async (fd, stats) => {
       if (stats.isDirectory()) throw Object.assign(new Error("EISDIR"), { code: "EISDIR" });
       if (!stats.isFile()) throw new RequestError("WRONG_TYPE", "is no regular file");
-      return open(reopen(fd), O_RDONLY | O_NONBLOCK | O_NOCTTY);
+      return openForReading(fd);
     }),
   );
 }

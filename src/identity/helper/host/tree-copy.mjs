@@ -20,10 +20,10 @@ import {
   symlinkSync,
 } from "node:fs";
 import { open } from "node:fs/promises";
-import { O_PATH, at, namesIn, openPlace, reopen } from "../directory.mjs";
+import { O_PATH, at, held, namesIn, openForReading, openPlace, reopen } from "../directory.mjs";
 import { hasCode, RequestError } from "../request-error.mjs";
 import { Trail } from "../trail.mjs";
-import { Slices } from "./slices.mjs";
+import { Slices } from "../slices.mjs";
 import { spell } from "./spelling.mjs";
 
 const { COPYFILE_EXCL, COPYFILE_FICLONE_FORCE } = constants;
@@ -31,8 +31,6 @@ const { O_RDONLY, O_WRONLY, O_CREAT, O_EXCL, O_NONBLOCK, O_NOCTTY, O_NOFOLLOW, O
 /** Files up to here are copied in one call. */
 const oneCallBytes = 2 << 20;
 const blockBytes = 1 << 20;
-/** Milliseconds between two reports. */
-const reportMs = 100;
 
 /** @typedef {import("node:fs").BigIntStats} BigIntStats */
 /** @typedef {import("./syscalls.mjs").Syscalls} Syscalls */
@@ -42,13 +40,11 @@ export class TreeCopy {
   #report;
   #signal;
   #slices;
-  #reportedMs = 0;
   #isRoot = process.geteuid?.() === 0;
   /** Names in the target's stage of files with several links, by device and inode. @type {Map<string, string>} */
   #linked = new Map();
   #stage;
   copiedBytes = 0;
-  entries = 0;
 
   /**
    * @param {Syscalls} syscalls
@@ -89,8 +85,8 @@ export class TreeCopy {
    * @param {string} base
    */
   async #tree(parent, name, item, base) {
-    const from = new Trail(parent);
-    const to = new Trail(this.#stage);
+    using from = new Trail(parent);
+    using to = new Trail(this.#stage);
     /** @type {{ name: string, names: string[], stats: BigIntStats }[]} */
     const levels = [];
     /** @type {() => void} */
@@ -99,38 +95,32 @@ export class TreeCopy {
       from.enter(source);
       mkdirSync(at(to.fd, target), 0o700);
       to.enter(target);
-      this.entries++;
       const stats = fstatSync(from.fd, { bigint: true });
       levels.push({ name: target, names: [...namesIn(from.fd)].reverse(), stats });
     };
-    try {
-      enter(name, item);
-      for (let level = levels.at(-1); level; level = levels.at(-1)) {
-        if (this.#slices.isOver) await this.#rest();
-        const next = level.names.pop();
-        if (next === undefined) {
-          const { stats } = level;
-          levels.pop();
-          if (levels.length > 0) this.#attributes(from.fd, to.fd, stats);
-          else finish = this.#later(from.fd, to.fd, stats);
-          from.leave();
-          to.leave();
-          continue;
-        }
-        const path = () => [...levels.map((each) => each.name), next].join("/");
-        try {
-          if (!(await this.#entry(from.fd, next, to.fd, next, path))) enter(next, next);
-        } catch (error) {
-          // A tree that is in use: what has gone meanwhile is not missed.
-          if (hasCode(error, "ENOENT")) continue;
-          throw this.#named(error, [base, ...path().split("/").slice(1).map(spell)].join("/"));
-        }
+    enter(name, item);
+    for (let level = levels.at(-1); level; level = levels.at(-1)) {
+      if (this.#slices.isOver) await this.#rest();
+      const next = level.names.pop();
+      if (next === undefined) {
+        const { stats } = level;
+        levels.pop();
+        if (levels.length > 0) this.#attributes(from.fd, to.fd, stats);
+        else finish = this.#later(from.fd, to.fd, stats);
+        from.leave();
+        to.leave();
+        continue;
       }
-      return finish;
-    } finally {
-      from.close();
-      to.close();
+      const path = () => [...levels.map((each) => each.name), next].join("/");
+      try {
+        if (!(await this.#entry(from.fd, next, to.fd, next, path))) enter(next, next);
+      } catch (error) {
+        // A tree that is in use: what has gone meanwhile is not missed.
+        if (hasCode(error, "ENOENT")) continue;
+        throw this.#named(error, [base, ...path().split("/").slice(1).map(spell)].join("/"));
+      }
     }
+    return finish;
   }
 
   /**
@@ -143,15 +133,8 @@ export class TreeCopy {
   }
 
   async #rest() {
-    this.#tell();
-    await this.#slices.rest();
-  }
-
-  #tell() {
-    const nowMs = performance.now();
-    if (nowMs - this.#reportedMs < reportMs) return;
-    this.#reportedMs = nowMs;
     this.#report(this.copiedBytes);
+    await this.#slices.rest();
   }
 
   /**
@@ -163,21 +146,16 @@ export class TreeCopy {
    * @returns {Promise<boolean>} `false` for a directory, with which nothing was done.
    */
   async #entry(parent, name, target, as, path) {
-    const source = this.#syscalls.open(parent, name, O_PATH | O_NOFOLLOW);
-    try {
-      const stats = fstatSync(source, { bigint: true });
-      if (stats.isDirectory()) return false;
-      this.entries++;
-      const key = stats.nlink > 1n ? `${stats.dev}:${stats.ino}` : undefined;
-      if (key !== undefined && this.#linkAgain(key, target, as)) return true;
-      if (stats.isFile()) await this.#file(source, stats, target, as);
-      else if (stats.isSymbolicLink()) this.#link(parent, name, stats, target, as);
-      else this.#node(stats, target, as);
-      if (key !== undefined) this.#linked.set(key, path());
-      return true;
-    } finally {
-      closeSync(source);
-    }
+    using source = held(this.#syscalls.open(parent, name, O_PATH | O_NOFOLLOW));
+    const stats = fstatSync(source.fd, { bigint: true });
+    if (stats.isDirectory()) return false;
+    const key = stats.nlink > 1n ? `${stats.dev}:${stats.ino}` : undefined;
+    if (key !== undefined && this.#linkAgain(key, target, as)) return true;
+    if (stats.isFile()) await this.#file(source.fd, stats, target, as);
+    else if (stats.isSymbolicLink()) this.#link(parent, name, stats, target, as);
+    else this.#node(stats, target, as);
+    if (key !== undefined) this.#linked.set(key, path());
+    return true;
   }
 
   /**
@@ -213,12 +191,8 @@ export class TreeCopy {
     }
     const copy = at(target, as);
     await this.#largeFile(source, copy);
-    const made = openSync(copy, O_PATH | O_NOFOLLOW);
-    try {
-      this.#attributes(source, made, stats);
-    } finally {
-      closeSync(made);
-    }
+    using made = held(openSync(copy, O_PATH | O_NOFOLLOW));
+    this.#attributes(source, made.fd, stats);
   }
 
   /**
@@ -229,26 +203,19 @@ export class TreeCopy {
    * @param {string} as
    */
   #smallFile(source, stats, target, as) {
-    const from = openSync(reopen(source), O_RDONLY | O_NONBLOCK | O_NOCTTY);
-    try {
-      const flags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW;
-      // Nobody else gets to where it is made.
-      const to = this.#syscalls.open(target, as, flags, Number(stats.mode) & 0o777);
-      try {
-        this.#syscalls.copyContent(from, to, Number(stats.size));
-        this.copiedBytes += Number(stats.size);
-        const own = fstatSync(to);
-        const mode = this.#modeOf(own, stats, (uid, gid) => fchownSync(to, uid, gid));
-        const hasMore = this.#syscalls.copyAttributes(from, to, { isPlace: false });
-        // A change of owner takes bits away that it was not made with.
-        if (hasMore || (own.mode & 0o7777) !== mode) fchmodSync(to, mode);
-        this.#syscalls.setTimesOf(to, stats, { isPlace: false });
-      } finally {
-        closeSync(to);
-      }
-    } finally {
-      closeSync(from);
-    }
+    using from = held(openSync(reopen(source), O_RDONLY | O_NONBLOCK | O_NOCTTY));
+    const flags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW;
+    // Nobody else gets to where it is made.
+    using made = held(this.#syscalls.open(target, as, flags, Number(stats.mode) & 0o777));
+    const to = made.fd;
+    this.#syscalls.copyContent(from.fd, to, Number(stats.size));
+    this.copiedBytes += Number(stats.size);
+    const own = fstatSync(to);
+    const mode = this.#modeOf(own, stats, (uid, gid) => fchownSync(to, uid, gid));
+    const hasMore = this.#syscalls.copyAttributes(from.fd, to, { isPlace: false });
+    // A change of owner takes bits away that it was not made with.
+    if (hasMore || (own.mode & 0o7777) !== mode) fchmodSync(to, mode);
+    this.#syscalls.setTimesOf(to, stats, { isPlace: false });
   }
 
   /**
@@ -256,7 +223,7 @@ export class TreeCopy {
    * @param {Buffer} copy
    */
   async #largeFile(source, copy) {
-    await using from = await open(reopen(source), O_RDONLY | O_NONBLOCK | O_NOCTTY);
+    await using from = await openForReading(source);
     const { size } = await from.stat();
     try {
       copyFileSync(reopen(source), copy, COPYFILE_EXCL | COPYFILE_FICLONE_FORCE);
@@ -276,7 +243,7 @@ export class TreeCopy {
         await to.write(buffer, 0, bytesRead, position);
         position += bytesRead;
         this.copiedBytes += bytesRead;
-        this.#tell();
+        this.#report(this.copiedBytes);
       }
       data = this.#syscalls.nextData(from.fd, data.end, size);
     }
@@ -307,12 +274,8 @@ export class TreeCopy {
    */
   #node(stats, target, as) {
     this.#syscalls.makeNode(target, as, Number(stats.mode), Number(stats.rdev));
-    const made = openPlace(target, as);
-    try {
-      this.#attributes(made, made, stats);
-    } finally {
-      closeSync(made);
-    }
+    using made = held(openPlace(target, as));
+    this.#attributes(made.fd, made.fd, stats);
   }
 
   /**

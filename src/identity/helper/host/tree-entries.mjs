@@ -1,9 +1,9 @@
 /** All that is in a tree, one after the other, by descriptors: no link is followed, nothing is opened that could wait. */
 import { fstatSync, lstatSync } from "node:fs";
-import { at, namesIn } from "../directory.mjs";
+import { at, held, namesIn, openForReading, openPlace } from "../directory.mjs";
 import { hasCode } from "../request-error.mjs";
 import { Trail } from "../trail.mjs";
-import { Slices } from "./slices.mjs";
+import { Slices } from "../slices.mjs";
 
 /** @typedef {import("node:fs").BigIntStats} BigIntStats */
 
@@ -29,7 +29,7 @@ export async function* treeEntries(parent, name, signal, { stays = false, admits
   const start = lstatSync(at(parent, name), { bigint: true });
   yield { parent, name, path: [name], stats: start, isLeft: false };
   if (!start.isDirectory()) return;
-  const trail = new Trail(parent);
+  using trail = new Trail(parent);
   const slices = new Slices(signal);
   /** @type {{ names: string[], stats: BigIntStats }[]} */
   const levels = [];
@@ -52,29 +52,37 @@ export async function* treeEntries(parent, name, signal, { stays = false, admits
       fail(where, error);
     }
   };
-  try {
-    enter(name);
-    for (let level = levels.at(-1); level; level = levels.at(-1)) {
-      if (slices.isOver) await slices.rest();
-      const next = level.names.pop();
-      if (next === undefined) {
-        const left = path.slice();
-        levels.pop();
-        path.pop();
-        trail.leave();
-        yield { parent: trail.fd, name: left.at(-1) ?? name, path: left, stats: level.stats, isLeft: true };
-        continue;
-      }
-      if (admits && !admits(trail.fd, next)) continue;
-      const where = [...path, next];
-      /** @type {BigIntStats | undefined} */
-      let stats;
-      attempt(where, () => (stats = lstatSync(at(trail.fd, next), { bigint: true })));
-      if (!stats || (stays && stats.dev !== start.dev)) continue;
-      yield { parent: trail.fd, name: next, path: where, stats, isLeft: false };
-      if (stats.isDirectory()) attempt(where, () => enter(next));
+  enter(name);
+  for (let level = levels.at(-1); level; level = levels.at(-1)) {
+    if (slices.isOver) await slices.rest();
+    const next = level.names.pop();
+    if (next === undefined) {
+      const left = path.slice();
+      levels.pop();
+      path.pop();
+      trail.leave();
+      yield { parent: trail.fd, name: left.at(-1) ?? name, path: left, stats: level.stats, isLeft: true };
+      continue;
     }
-  } finally {
-    trail.close();
+    if (admits && !admits(trail.fd, next)) continue;
+    const where = [...path, next];
+    /** @type {BigIntStats | undefined} */
+    let stats;
+    attempt(where, () => (stats = lstatSync(at(trail.fd, next), { bigint: true })));
+    if (!stats || (stays && stats.dev !== start.dev)) continue;
+    yield { parent: trail.fd, name: next, path: where, stats, isLeft: false };
+    if (stats.isDirectory()) attempt(where, () => enter(next));
   }
+}
+
+/**
+ * Opens a file for reading.
+ * @param {TreeEntry} entry
+ * @returns {Promise<import("node:fs/promises").FileHandle | undefined>} Nothing when its name is another one's by now.
+ */
+export async function openEntry({ parent, name, stats }) {
+  using place = held(openPlace(parent, name));
+  const now = fstatSync(place.fd, { bigint: true });
+  if (!now.isFile() || now.ino !== stats.ino || now.dev !== stats.dev) return undefined;
+  return await openForReading(place.fd);
 }

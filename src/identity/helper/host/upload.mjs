@@ -2,8 +2,8 @@
  * Files that come in or are made. They are written without a name, so that nothing is left of one that breaks off, reach
  * the disk, and get their name in one step. What they replace keeps its mode, owner, group and attributes.
  */
-import { closeSync, fchmodSync, fchownSync, fstatSync, lstatSync, renameSync, unlinkSync } from "node:fs";
-import { at, openPlace, syncDirectory } from "../directory.mjs";
+import { fchmodSync, fchownSync, fstatSync, lstatSync, renameSync, unlinkSync } from "node:fs";
+import { at, held, openPlace, syncDirectory } from "../directory.mjs";
 import { RequestError, hasCode } from "../request-error.mjs";
 import { entryAt, tagOf } from "./entries.mjs";
 import { assertNamed, inPlace } from "./host-path.mjs";
@@ -160,12 +160,8 @@ function keepAttributes(syscalls, fd, { parent, name }, old, mode) {
   // Who may not give files away replaces a file of another user by one of their own, as everywhere.
   if (uid !== old.uid) tryChown(fd, Number(old.uid), Number(old.gid));
   else if (gid !== old.gid) tryChown(fd, -1, Number(old.gid));
-  const replaced = openPlace(parent, name);
-  try {
-    if (fstatSync(replaced).isFile()) syscalls.copyAttributes(replaced, fd);
-  } finally {
-    closeSync(replaced);
-  }
+  using replaced = held(openPlace(parent, name));
+  if (fstatSync(replaced.fd).isFile()) syscalls.copyAttributes(replaced.fd, fd);
   // New content does not run as somebody else, as with write(2).
   fchmodSync(fd, Number(old.mode) & 0o1777);
 }

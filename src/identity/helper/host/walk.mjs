@@ -3,7 +3,7 @@ import { lstatSync } from "node:fs";
 import { at, namesIn } from "../directory.mjs";
 import { hasCode } from "../request-error.mjs";
 import { Trail } from "../trail.mjs";
-import { Slices } from "./slices.mjs";
+import { Slices } from "../slices.mjs";
 import { spell } from "./spelling.mjs";
 
 /** Failures that are told of one by one. */
@@ -46,7 +46,7 @@ export class Walk {
    * @param {AbortSignal} signal
    */
   async run(parent, name, report, signal) {
-    const trail = new Trail(parent);
+    using trail = new Trail(parent);
     const slices = new Slices(signal);
     /** @type {Level[]} */
     const levels = [];
@@ -71,35 +71,31 @@ export class Walk {
         }
       });
     };
-    try {
-      enter(name);
-      for (let level = levels.at(-1); level; level = levels.at(-1)) {
-        if (slices.isOver) {
-          report(this.entries);
-          await slices.rest();
-        }
-        const next = level.names.pop();
-        if (next !== undefined) {
-          this.entries++;
-          const { fd } = trail;
-          const path = pathOf(next);
-          const isBelow = this.#isDirectory(path, fd, next);
-          if (isBelow) enter(next);
-          else if (isBelow === false) this.#try(path, () => this.#visitor.leaf(fd, next));
-        } else if (level.cut && this.failureCount === level.failed) {
-          Object.assign(level, this.#read(trail));
-        } else {
-          trail.leave();
-          levels.pop();
-          const path = levels.length === 0 ? this.#base : pathOf(level.name);
-          // What is in it says why already.
-          if (this.failureCount === level.failed) {
-            this.#try(path, () => this.#leave(trail.fd, level));
-          }
+    enter(name);
+    for (let level = levels.at(-1); level; level = levels.at(-1)) {
+      if (slices.isOver) {
+        report(this.entries);
+        await slices.rest();
+      }
+      const next = level.names.pop();
+      if (next !== undefined) {
+        this.entries++;
+        const { fd } = trail;
+        const path = pathOf(next);
+        const isBelow = this.#isDirectory(path, fd, next);
+        if (isBelow) enter(next);
+        else if (isBelow === false) this.#try(path, () => this.#visitor.leaf(fd, next));
+      } else if (level.cut && this.failureCount === level.failed) {
+        Object.assign(level, this.#read(trail));
+      } else {
+        trail.leave();
+        levels.pop();
+        const path = levels.length === 0 ? this.#base : pathOf(level.name);
+        // What is in it says why already.
+        if (this.failureCount === level.failed) {
+          this.#try(path, () => this.#leave(trail.fd, level));
         }
       }
-    } finally {
-      trail.close();
     }
   }
 

@@ -1,18 +1,16 @@
 /** Archives that are made of what lies on the host, in the place of an upload: seen when they are whole. */
-import { closeSync, constants, lstatSync } from "node:fs";
+import { closeSync, lstatSync } from "node:fs";
 import { pipeline } from "node:stream/promises";
 import { createGzip, createZstdCompress } from "node:zlib";
-import { open } from "node:fs/promises";
-import { at, openPlace, reopen } from "../../directory.mjs";
+import { at, openPlace } from "../../directory.mjs";
 import { RequestError } from "../../request-error.mjs";
 import { assertNamed, inPlace } from "../host-path.mjs";
 import { namesOf, spell } from "../spelling.mjs";
-import { treeEntries } from "../tree-entries.mjs";
+import { openEntry, treeEntries } from "../tree-entries.mjs";
 import { placeFile } from "../upload.mjs";
 import { tarBytes } from "./tar-bytes.mjs";
 import { zipBytes } from "./zip-bytes.mjs";
 
-const { O_RDONLY, O_NONBLOCK, O_NOCTTY } = constants;
 const blockBytes = 256 << 10;
 
 /** @typedef {import("../syscalls.mjs").Syscalls} Syscalls */
@@ -25,7 +23,7 @@ const blockBytes = 256 << 10;
  * @property {"tar.gz" | "tar.zst" | "zip"} format
  * @property {boolean} overwrite
  * @property {string} temporary
- * @property {import("../guard.mjs").Guarded} [guard]
+ * @property {import("../guard.mjs").Guarded | undefined} [guard]
  */
 
 /**
@@ -71,7 +69,7 @@ function assertApart(paths) {
 /** What is packed, and its bytes. */
 export class PackSource {
   #syscalls;
-  #guarded;
+  #guard;
   #old;
   #temporary;
   #report;
@@ -81,14 +79,14 @@ export class PackSource {
 
   /**
    * @param {Syscalls} syscalls
-   * @param {{ guard?: import("../guard.mjs").Guarded, temporary: string }} args
+   * @param {Pick<PackArgs, "guard" | "temporary">} args
    * @param {import("node:fs").BigIntStats | undefined} old What the archive replaces.
    * @param {(doneBytes: number) => void} report
    * @param {AbortSignal} signal
    */
   constructor(syscalls, { guard, temporary }, old, report, signal) {
     this.#syscalls = syscalls;
-    this.#guarded = guard ? { guard } : {};
+    this.#guard = guard;
     this.#old = old;
     this.#temporary = temporary;
     this.#report = report;
@@ -101,16 +99,12 @@ export class PackSource {
    * @returns {AsyncGenerator<TreeEntry, void, void>}
    */
   async *entries(path) {
-    const { parent, name } = await inPlace(
-      this.#syscalls,
-      { path, ...this.#guarded },
-      { follow: false },
-      (found) => {
-        assertNamed(found);
-        found.guard.admitWhole(lstatSync(at(found.parent, found.name)));
-        return { parent: openPlace(found.parent, "."), name: found.name };
-      },
-    );
+    const place = { path, guard: this.#guard };
+    const { parent, name } = await inPlace(this.#syscalls, place, { follow: false }, (found) => {
+      assertNamed(found);
+      found.guard.admitWhole(lstatSync(at(found.parent, found.name)));
+      return { parent: openPlace(found.parent, "."), name: found.name };
+    });
     this.#base = path;
     const fail = (/** @type {string[]} */ names, /** @type {unknown} */ error) => {
       throw this.blame(names, error);
@@ -141,16 +135,10 @@ export class PackSource {
    * @param {TreeEntry} entry
    * @returns {AsyncGenerator<Buffer, void, void>}
    */
-  async *#read({ parent, name, stats }) {
-    const place = openPlace(parent, name);
-    await using file = await open(reopen(place), O_RDONLY | O_NONBLOCK | O_NOCTTY).finally(() =>
-      closeSync(place),
-    );
-    const now = await file.stat({ bigint: true });
-    if (!now.isFile() || now.ino !== stats.ino || now.dev !== stats.dev) {
-      throw new RequestError("MOVED", "was moved while it was packed");
-    }
-    let left = Number(stats.size);
+  async *#read(entry) {
+    await using file = await openEntry(entry);
+    if (file === undefined) throw new RequestError("MOVED", "was moved while it was packed");
+    let left = Number(entry.stats.size);
     for (let position = 0; left > 0;) {
       const buffer = Buffer.allocUnsafe(Math.min(blockBytes, left));
       const { bytesRead } = await file.read(buffer, 0, buffer.length, position);

@@ -1,5 +1,6 @@
 /** A tar as POSIX.1-2001 has it: plain headers, and an extended one for what does not fit into them. */
 import { readlinkSync } from "node:fs";
+import { paddingBytes } from "../../archive/tar-reader.mjs";
 import { at } from "../../directory.mjs";
 
 const blockBytes = 512;
@@ -144,11 +145,6 @@ function octal(bytes, value, start, length) {
     bytes[index] = 0x30 + (left % 8);
     left = Math.floor(left / 8);
   }
-}
-
-/** @param {number} size */
-function paddingBytes(size) {
-  return (blockBytes - (size % blockBytes)) % blockBytes;
 }
 
 /** @param {number} size */

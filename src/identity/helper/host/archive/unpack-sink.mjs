@@ -14,7 +14,7 @@ import {
   symlinkSync,
   writeSync,
 } from "node:fs";
-import { O_PATH, at, openPlace, openSubdirectory, reopen } from "../../directory.mjs";
+import { O_PATH, at, descend, held, openPlace, openSubdirectory, reopen } from "../../directory.mjs";
 import { RequestError, hasCode } from "../../request-error.mjs";
 import { spell } from "../spelling.mjs";
 
@@ -121,7 +121,7 @@ export class UnpackSink {
     };
   }
 
-  close() {
+  [Symbol.dispose]() {
     if (this.#file) closeSync(this.#file.fd);
     if (this.#entered) closeSync(this.#entered.fd);
     this.#file = this.#entered = undefined;
@@ -186,17 +186,15 @@ export class UnpackSink {
     const names = namesOf(target);
     const last = names.pop();
     // Another descriptor than that of the directory which was entered for the name.
-    const own = openPlace(parent, ".");
+    using own = held(openPlace(parent, "."));
     try {
       if (last === undefined) throw refused(path, "is a link to nothing");
-      linkSync(at(this.#enter(names, false), last), at(own, name));
+      linkSync(at(this.#enter(names, false), last), at(own.fd, name));
     } catch (error) {
       if (hasCode(error, "ENOENT", "SYMLINK", "ENOTDIR", "ELOOP", "EPERM")) {
         throw refused(path, "is a hard link to what is not in the archive");
       }
       throw error;
-    } finally {
-      closeSync(own);
     }
   }
 
@@ -208,17 +206,8 @@ export class UnpackSink {
   #enter(names, make = true) {
     const path = names.join("/");
     if (this.#entered?.path === path) return this.#entered.fd;
-    let fd = openSync(reopen(this.#root), O_PATH | O_DIRECTORY);
-    try {
-      for (const name of names) {
-        const next = this.#step(fd, name, make);
-        closeSync(fd);
-        fd = next;
-      }
-    } catch (error) {
-      closeSync(fd);
-      throw error;
-    }
+    const root = openSync(reopen(this.#root), O_PATH | O_DIRECTORY);
+    const fd = descend(root, names, (above, name) => this.#step(above, name, make));
     if (this.#entered) closeSync(this.#entered.fd);
     this.#entered = { path, fd };
     return fd;

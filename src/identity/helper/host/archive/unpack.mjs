@@ -1,11 +1,18 @@
 /** Archives of anybody's, unpacked whole or not at all: aside first, then each thing that is right in it gets its place. */
-import { chmodSync, closeSync, constants, lstatSync, mkdirSync } from "node:fs";
-import { open } from "node:fs/promises";
-import { at, namesIn, openSubdirectory, reopen, syncDirectory } from "../../directory.mjs";
+import { chmodSync, lstatSync, mkdirSync } from "node:fs";
+import {
+  at,
+  held,
+  namesIn,
+  openForReading,
+  openSubdirectory,
+  reopen,
+  syncDirectory,
+} from "../../directory.mjs";
 import { RequestError, hasCode } from "../../request-error.mjs";
 import { entryAt } from "../entries.mjs";
 import { inPlace, opened } from "../host-path.mjs";
-import { Slices } from "../slices.mjs";
+import { Slices } from "../../slices.mjs";
 import { spell } from "../spelling.mjs";
 import { inStage, item } from "../staging.mjs";
 import { Budget } from "./budget.mjs";
@@ -13,7 +20,6 @@ import { unpackTar } from "./tar-unpack.mjs";
 import { UnpackSink } from "./unpack-sink.mjs";
 import { unpackZip } from "./zip-unpack.mjs";
 
-const { O_RDONLY, O_NONBLOCK, O_NOCTTY } = constants;
 /** What zlib says of content that is none of its own. */
 const zlibCode = /^(Z_|ZSTD_|ERR_ZSTD)/;
 
@@ -33,7 +39,7 @@ const zlibCode = /^(Z_|ZSTD_|ERR_ZSTD)/;
  * @property {boolean} overwrite
  * @property {string} temporary
  * @property {import("./budget.mjs").Limits} limits
- * @property {import("../guard.mjs").Guarded} [guard]
+ * @property {import("../guard.mjs").Guarded | undefined} [guard]
  */
 
 /**
@@ -43,16 +49,15 @@ const zlibCode = /^(Z_|ZSTD_|ERR_ZSTD)/;
  * @param {AbortSignal} signal
  */
 export async function unpackFiles(syscalls, { path, target, guard, ...args }, report, signal) {
-  const guarded = guard ? { guard } : {};
-  return inPlace(syscalls, { path, ...guarded }, { follow: true }, (archive) =>
+  return inPlace(syscalls, { path, guard }, { follow: true }, (archive) =>
     opened(archive, async (fd, stats) => {
       if (!stats.isFile()) throw new RequestError("WRONG_TYPE", "is no regular file");
-      await using file = await open(reopen(fd), O_RDONLY | O_NONBLOCK | O_NOCTTY);
+      await using file = await openForReading(fd);
       const budget = new Budget(args.limits, Number(stats.size));
       const fill = (/** @type {number} */ stage) =>
         layOut(syscalls, file, stage, args.format, budget, report, signal);
       try {
-        return await inPlace(syscalls, { path: target, ...guarded }, { follow: true }, async (found) => {
+        return await inPlace(syscalls, { path: target, guard }, { follow: true }, async (found) => {
           await (isThere(found.parent, found.name)
             ? unpackInto(syscalls, found, args, fill, signal)
             : unpackAs(syscalls, found, args, fill, signal));
@@ -77,8 +82,8 @@ export async function unpackFiles(syscalls, { path, target, guard, ...args }, re
  */
 async function layOut(syscalls, file, stage, format, budget, report, signal) {
   mkdirSync(at(stage, item), 0o700);
-  const root = openSubdirectory(stage, item);
-  const sink = new UnpackSink(syscalls, root, budget);
+  using root = held(openSubdirectory(stage, item));
+  using sink = new UnpackSink(syscalls, root.fd, budget);
   const slices = new Slices(signal);
   const step = async () => {
     if (!slices.isOver) return;
@@ -91,9 +96,6 @@ async function layOut(syscalls, file, stage, format, budget, report, signal) {
     return sink.finish();
   } catch (error) {
     throw asRefusal(error);
-  } finally {
-    sink.close();
-    closeSync(root);
   }
 }
 
@@ -109,14 +111,10 @@ async function unpackAs(syscalls, { parent, name }, { temporary }, fill, signal)
   await inStage(parent, temporary, async (stage) => {
     const settled = await fill(stage);
     signal.throwIfAborted();
-    const made = openSubdirectory(stage, item);
-    try {
-      chmodSync(reopen(made), 0o755);
-      syscalls.renameToFree(stage, item, parent, name);
-      settled(made);
-    } finally {
-      closeSync(made);
-    }
+    using made = held(openSubdirectory(stage, item));
+    chmodSync(reopen(made.fd), 0o755);
+    syscalls.renameToFree(stage, item, parent, name);
+    settled(made.fd);
   });
   syncDirectory(parent);
 }
@@ -131,24 +129,17 @@ async function unpackAs(syscalls, { parent, name }, { temporary }, fill, signal)
  */
 async function unpackInto(syscalls, { parent, name, guard }, { temporary, overwrite }, fill, signal) {
   // By the look before it is a directory; whoever may write to its parent may have put a link there since.
-  const directory = openSubdirectory(parent, name);
-  try {
-    guard.admitName(directory, temporary);
-    await inStage(directory, temporary, async (stage) => {
-      const settled = await fill(stage);
-      signal.throwIfAborted();
-      const from = openSubdirectory(stage, item);
-      try {
-        settle(syscalls, from, directory, overwrite, guard);
-        settled(directory);
-      } finally {
-        closeSync(from);
-      }
-    });
-    syncDirectory(directory);
-  } finally {
-    closeSync(directory);
-  }
+  using directory = held(openSubdirectory(parent, name));
+  const { fd } = directory;
+  guard.admitName(fd, temporary);
+  await inStage(fd, temporary, async (stage) => {
+    const settled = await fill(stage);
+    signal.throwIfAborted();
+    using from = held(openSubdirectory(stage, item));
+    settle(syscalls, from.fd, fd, overwrite, guard);
+    settled(fd);
+  });
+  syncDirectory(fd);
 }
 
 /**
