@@ -1,5 +1,6 @@
 /** From what a helper reports to the errors of the domain. */
 import { SvcError, invalidField, notFound } from "../errors.ts";
+import type { ErrorDetailReason } from "../../gen/svc/v1/words.ts";
 
 /** A failure as the helper words it: an errno name or a word of `helper/request-error.mjs`. */
 export interface HelperFailure {
@@ -9,12 +10,45 @@ export interface HelperFailure {
   subject?: string | undefined;
 }
 
+/** How a sentence goes on that begins with what the request was about. */
+type Rest = string | ((failure: HelperFailure) => string);
+
+const said: Rest = ({ message }) => ` ${message}`;
+
+/** What failures are to the domain. */
+const meanings: readonly (readonly [codes: readonly string[], reason: ErrorDetailReason, rest: Rest])[] = [
+  [["EEXIST"], "already_exists", " exists already"],
+  [["EACCES", "EPERM"], "denied", ": permission denied; check owner and mode of the files"],
+  [["EROFS"], "denied", " lies on a read-only file system"],
+  [["ENOSPC", "EDQUOT"], "disk_full", ": no space left; free some and try again"],
+  [["LIMIT"], "too_many", said],
+  [["EMFILE", "ENFILE", "ENOMEM", "EAGAIN"], "too_many", ": the system is short of resources"],
+  [["SYMLINK", "ELOOP"], "not_possible", ": symbolic links are not followed"],
+  [["GUARDED"], "protected", said],
+  [["CHANGED"], "changed", ({ message }) => ` ${message}; read it again`],
+  [["EBUSY"], "not_possible", " is in use, as a mount point is"],
+  [
+    ["EOPNOTSUPP", "ENOTSUP", "EXDEV", "EMLINK", "EFBIG", "ENXIO", "ETXTBSY"],
+    "not_possible",
+    ({ code }) => ` cannot be had from this file system (${code})`,
+  ],
+  [["FOREIGN_LINK", "WRONG_TYPE", "MOVED"], "not_possible", said],
+  [["ENOTDIR"], "not_possible", ": a part of the path is no directory"],
+  [["EISDIR"], "not_possible", " is a directory"],
+  [["ENOTEMPTY"], "not_possible", " is not empty"],
+  [["REFUSED"], "archive_refused", said],
+  [["DAMAGED"], "archive_damaged", said],
+  [["COMMAND"], "not_possible", ({ message }) => `: ${message}`],
+];
+const otherwise: (typeof meanings)[number] = [[], "internal", ({ code }) => ` failed (${code})`];
+
 /**
  * @param failure What came over the wire; a user controls the helper's memory, so nothing about it is taken for granted.
  * @param subject What the request was about, for the sentence: a path relative to its root, a command.
  */
 export function toSvcError(failure: unknown, subject: string): SvcError {
-  const { code, message, subject: nearer = subject } = readFailure(failure);
+  const known = readFailure(failure);
+  const { code, message, subject: nearer = subject } = known;
   const cause = { code, message };
   const quoted = JSON.stringify(nearer);
   switch (code) {
@@ -23,72 +57,15 @@ export function toSvcError(failure: unknown, subject: string): SvcError {
     case "NO_COMMAND":
     case "NO_CWD":
       return notFound("command", nearer, message, cause);
-    case "EEXIST":
-      return new SvcError("already_exists", `${quoted} exists already`, { cause });
-    case "EACCES":
-    case "EPERM":
-      return new SvcError("denied", `${quoted}: permission denied; check owner and mode of the files`, {
-        cause,
-      });
-    case "EROFS":
-      return new SvcError("denied", `${quoted} lies on a read-only file system`, {
-        cause,
-      });
-    case "ENOSPC":
-    case "EDQUOT":
-      return new SvcError("disk_full", `${quoted}: no space left; free some and try again`, {
-        cause,
-      });
-    case "LIMIT":
-      return new SvcError("too_many", `${quoted} ${message}`, { cause });
-    case "EMFILE":
-    case "ENFILE":
-    case "ENOMEM":
-    case "EAGAIN":
-      return new SvcError("too_many", `${quoted}: the system is short of resources`, {
-        cause,
-      });
     case "INVALID":
+      return invalidField("path", `${quoted} ${message}`);
     case "EINVAL":
     case "ENAMETOOLONG":
-      return invalidField("path", `${quoted} ${code === "INVALID" ? message : "is no valid path here"}`);
-    case "SYMLINK":
-    case "ELOOP":
-      return new SvcError("not_possible", `${quoted}: symbolic links are not followed`, { cause });
-    case "GUARDED":
-      return new SvcError("protected", `${quoted} ${message}`, { cause });
-    case "CHANGED":
-      return new SvcError("changed", `${quoted} ${message}; read it again`, { cause });
-    case "EBUSY":
-      return new SvcError("not_possible", `${quoted} is in use, as a mount point is`, { cause });
-    case "EOPNOTSUPP":
-    case "ENOTSUP":
-    case "EXDEV":
-    case "EMLINK":
-    case "EFBIG":
-    case "ENXIO":
-    case "ETXTBSY":
-      return new SvcError("not_possible", `${quoted} cannot be had from this file system (${code})`, {
-        cause,
-      });
-    case "FOREIGN_LINK":
-    case "WRONG_TYPE":
-    case "MOVED":
-      return new SvcError("not_possible", `${quoted} ${message}`, { cause });
-    case "ENOTDIR":
-      return new SvcError("not_possible", `${quoted}: a part of the path is no directory`, { cause });
-    case "EISDIR":
-      return new SvcError("not_possible", `${quoted} is a directory`, { cause });
-    case "ENOTEMPTY":
-      return new SvcError("not_possible", `${quoted} is not empty`, { cause });
-    case "REFUSED":
-      return new SvcError("archive_refused", `${quoted} ${message}`, { cause });
-    case "DAMAGED":
-      return new SvcError("archive_damaged", `${quoted} ${message}`, { cause });
-    case "COMMAND":
-      return new SvcError("not_possible", `${quoted}: ${message}`, { cause });
-    default:
-      return new SvcError("internal", `${quoted} failed (${code})`, { cause });
+      return invalidField("path", `${quoted} is no valid path here`);
+    default: {
+      const [, reason, rest] = meanings.find(([codes]) => codes.includes(code)) ?? otherwise;
+      return new SvcError(reason, quoted + (typeof rest === "string" ? rest : rest(known)), { cause });
+    }
   }
 }
 
