@@ -5,6 +5,7 @@
 import { chmod, lchown, lstat, mkdir, open, rmdir } from "node:fs/promises";
 import { dirname } from "node:path";
 import { SvcError } from "../errors.ts";
+import { hasCode } from "./helper/request-error.mjs";
 import type { User } from "./user.ts";
 
 /** Its owner's, and nobody else's. */
@@ -19,7 +20,7 @@ export async function makeOwnedDir(path: string, user: User, selfUid: number): P
   try {
     await mkdir(path, privateMode);
   } catch (error) {
-    if (codeOf(error) !== "EEXIST") throw error;
+    if (!hasCode(error, "EEXIST")) throw error;
     throw new SvcError("already_exists", "a directory of that name exists already", { cause: error });
   }
   try {
@@ -44,7 +45,7 @@ export async function removeEmptyDir(path: string): Promise<number> {
     await syncDirectory(dirname(path));
     return blocks * 512;
   } catch (error) {
-    if (codeOf(error) === "ENOENT") return 0;
+    if (hasCode(error, "ENOENT")) return 0;
     throw error;
   }
 }
@@ -59,7 +60,7 @@ export async function isOwnedDir(path: string, uid: number, selfUid: number): Pr
     const stats = await lstat(path);
     if (stats.isDirectory() && stats.uid === uid) return true;
   } catch (error) {
-    if (codeOf(error) === "ENOENT") return false;
+    if (hasCode(error, "ENOENT")) return false;
     throw error;
   }
   throw new SvcError("not_possible", `${path} is no directory of uid ${uid}`);
@@ -80,8 +81,4 @@ async function assertOwnParent(path: string, selfUid: number): Promise<void> {
 export async function syncDirectory(path: string): Promise<void> {
   await using directory = await open(path, "r");
   await directory.sync();
-}
-
-function codeOf(error: unknown): unknown {
-  return error instanceof Error && "code" in error ? error.code : undefined;
 }

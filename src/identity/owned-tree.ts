@@ -25,6 +25,7 @@ import {
 import { dirname, join } from "node:path";
 import { SvcError } from "../errors.ts";
 import type { Identity } from "./identity.ts";
+import { hasCode } from "./helper/request-error.mjs";
 import type { CopyProgress, CopyTreeOptions } from "./identity-work.ts";
 import { makeOwnedDir, privateMode, removeEmptyDir, syncDirectory } from "./owned-dir.ts";
 
@@ -281,7 +282,7 @@ export class OwnedTree {
       if (uid === this.#selfUid) return { path, kind: "fixed", rest: [], stats };
       return { path, kind: uid === this.#identity.user.uid ? "user's" : "other", rest: [], stats };
     } catch (error) {
-      if ((error as NodeJS.ErrnoException).code !== "ENOENT") throw error;
+      if (!hasCode(error, "ENOENT")) throw error;
       return { path, kind: "missing", rest: [] };
     }
   }

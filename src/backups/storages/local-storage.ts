@@ -3,6 +3,8 @@ import { constants } from "node:fs";
 import { copyFile, link, lstat, mkdir, open, readdir, rm, stat, type FileHandle } from "node:fs/promises";
 import { join } from "node:path";
 import { notFound, SvcError } from "../../errors.ts";
+import { hasCode } from "../../identity/helper/request-error.mjs";
+import { syncDirectory } from "../../identity/owned-dir.ts";
 import type { BytePacer } from "../../lib/byte-pacer.ts";
 import { parseArchiveName } from "../archive-name.ts";
 import type { ArchiveKey, Storage, StoredArchive, StoredFile, TransferOptions } from "./storage.ts";
@@ -29,7 +31,7 @@ export class LocalStorage implements Storage {
         const parsed = parseArchiveName(name);
         if (parsed?.appId !== id) continue;
         const stats = await lstat(join(this.#dir, id, name)).catch((error: unknown) => {
-          if (codeOf(error) !== "ENOENT") throw error;
+          if (!hasCode(error, "ENOENT")) throw error;
         });
         if (stats?.isFile() === true) archives.push({ ...parsed, name, sizeBytes: stats.size });
       }
@@ -55,7 +57,7 @@ export class LocalStorage implements Storage {
 
   async open({ appId, name }: ArchiveKey): Promise<StoredFile> {
     return openLocalFile(join(this.#dir, appId, name), this.#pacer).catch((error: unknown) => {
-      throw codeOf(error) === "ENOENT" ? notFound("backup", name) : error;
+      throw hasCode(error, "ENOENT") ? notFound("backup", name) : error;
     });
   }
 
@@ -106,7 +108,7 @@ async function linkInto(dir: string, file: string, target: string): Promise<bool
     await link(file, target);
     return true;
   } catch (error) {
-    if (codeOf(error) === "EXDEV" || codeOf(error) === "EPERM" || codeOf(error) === "EMLINK") return false;
+    if (hasCode(error, "EXDEV", "EPERM", "EMLINK")) return false;
     throw diskError(error);
   }
 }
@@ -157,25 +159,16 @@ export async function openLocalFile(path: string, pacer?: BytePacer): Promise<St
 
 /** @throws SvcError `disk_full`; else what it was */
 export function diskError(error: unknown): unknown {
-  if (codeOf(error) !== "ENOSPC" && codeOf(error) !== "EDQUOT") return error;
+  if (!hasCode(error, "ENOSPC", "EDQUOT")) return error;
   const message = "no space left for the backup; free some and try again";
   return new SvcError("disk_full", message, { cause: error });
-}
-
-export async function syncDirectory(path: string): Promise<void> {
-  await using directory = await open(path, "r");
-  await directory.sync();
 }
 
 async function namesIn(dir: string): Promise<string[]> {
   try {
     return await readdir(dir);
   } catch (error) {
-    if (codeOf(error) === "ENOENT" || codeOf(error) === "ENOTDIR") return [];
+    if (hasCode(error, "ENOENT", "ENOTDIR")) return [];
     throw error;
   }
-}
-
-function codeOf(error: unknown): unknown {
-  return error instanceof Error && "code" in error ? error.code : undefined;
 }

@@ -305,26 +305,12 @@ export class Syscalls {
   copyAttributes(from, to, { isPlace = true } = {}) {
     const native = this.#native;
     if (!native) return false;
-    const { listxattr, getxattr, setxattr, flistxattr, fgetxattr, fsetxattr } = native.calls;
-    const [list, get, set] = isPlace
-      ? /** @type {const} */ ([listxattr, getxattr, setxattr])
-      : /** @type {const} */ ([flistxattr, fgetxattr, fsetxattr]);
-    const source = isPlace ? cString(reopen(from)) : from;
-    const length = list(source, null, 0);
-    if (length <= 0) return false;
-    const names = Buffer.alloc(Math.min(length + 1024, maxAttributeBytes));
-    const listed = list(source, names, names.length);
-    if (listed <= 0) return false;
+    const set = isPlace ? native.calls.setxattr : native.calls.fsetxattr;
     const target = isPlace ? cString(reopen(to)) : to;
-    const value = Buffer.alloc(maxAttributeBytes);
-    for (const name of names.toString("latin1", 0, listed).split("\0")) {
-      if (name === "") continue;
-      const size = get(source, cString(name), value, value.length);
-      if (size < 0) continue;
-      // As `cp -a`: what cannot be kept, on another kind of file system or by this user, is not worth the copy.
-      set(target, cString(name), value, size, 0);
-    }
-    return true;
+    const found = this.attributes(from, { isPlace });
+    // As `cp -a`: what cannot be kept, on another kind of file system or by this user, is not worth the copy.
+    for (const [name, value] of found) set(target, cString(name), value, value.length, 0);
+    return found.length > 0;
   }
 
   /**
