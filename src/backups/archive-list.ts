@@ -39,62 +39,61 @@ export interface ArchiveListOptions {
   log: Pick<Log, "warn">;
 }
 
-export class ArchiveList {
-  readonly #options: ArchiveListOptions;
-  readonly #deadlineMs: number;
+/** Newest first. @throws SvcError `not_found` for a storage */
+export async function listArchives(
+  options: ArchiveListOptions,
+  { appId, storage, limit, pageToken }: ListRequest,
+  caller: AppCaller,
+  deadlineMs = listMs,
+): Promise<ListedArchives> {
+  const { storages, log } = options;
+  const names = storage === "" ? storages.all().map(({ name }) => name) : [storages.find(storage).name];
+  const errors: ListedArchives["errors"] = [];
+  const lists = await Promise.all(
+    names.map(async (name): Promise<ListedArchive[]> => {
+      try {
+        return await archivesOn(name, appId === "" ? undefined : appId, options, deadlineMs);
+      } catch (error) {
+        errors.push({ storage: name, error: whyNot(error, name, log) });
+        return [];
+      }
+    }),
+  );
+  const visible = lists.flat().filter(({ ownerUid }) => caller.root || ownerUid === caller.uid);
+  const sorted = visible.toSorted((a, b) => (placeOf(a) < placeOf(b) ? 1 : -1));
+  const after = decode(pageToken);
+  const rest = after === "" ? sorted : sorted.filter((each) => placeOf(each) < after);
+  const archives = rest.slice(0, limit);
+  const last = archives.at(-1);
+  const nextPageToken =
+    last === undefined || archives.length === rest.length ? "" : encodePageToken(placeOf(last));
+  return { archives, errors, nextPageToken };
+}
 
-  constructor(options: ArchiveListOptions, deadlineMs = listMs) {
-    this.#options = options;
-    this.#deadlineMs = deadlineMs;
-  }
+async function archivesOn(
+  storage: string,
+  appId: string | undefined,
+  { storages, catalogue }: ArchiveListOptions,
+  deadlineMs: number,
+): Promise<ListedArchive[]> {
+  const known = catalogue.archives(appId);
+  const signal = AbortSignal.timeout(deadlineMs);
+  // A directory may be on a disk that hangs, where nothing can be given up.
+  const listing = unlessAborted(storages.open(storage).list(appId, signal), signal);
+  const there = await listing.catch((error: unknown) => {
+    if (!signal.aborted) throw error;
+    throw new SvcError("deadline_exceeded", `it did not answer within ${deadlineMs / 1000} s`);
+  });
+  return there.map((archive) => {
+    const row = known.get(keyOf({ storage, name: archive.name }));
+    return { ...archive, storage, verifiedAtMs: row?.verifiedAtMs, restoredAtMs: row?.restoredAtMs };
+  });
+}
 
-  /** Newest first. @throws SvcError `not_found` for a storage */
-  async list({ appId, storage, limit, pageToken }: ListRequest, caller: AppCaller): Promise<ListedArchives> {
-    const { storages } = this.#options;
-    const names = storage === "" ? storages.all().map(({ name }) => name) : [storages.find(storage).name];
-    const errors: ListedArchives["errors"] = [];
-    const lists = await Promise.all(
-      names.map(async (name): Promise<ListedArchive[]> => {
-        try {
-          return await this.#of(name, appId);
-        } catch (error) {
-          errors.push({ storage: name, error: this.#why(name, error) });
-          return [];
-        }
-      }),
-    );
-    const visible = lists.flat().filter(({ ownerUid }) => caller.root || ownerUid === caller.uid);
-    const sorted = visible.toSorted((a, b) => (placeOf(a) < placeOf(b) ? 1 : -1));
-    const after = decode(pageToken);
-    const rest = after === "" ? sorted : sorted.filter((each) => placeOf(each) < after);
-    const archives = rest.slice(0, limit);
-    const last = archives.at(-1);
-    const nextPageToken =
-      last === undefined || archives.length === rest.length ? "" : encodePageToken(placeOf(last));
-    return { archives, errors, nextPageToken };
-  }
-
-  async #of(storage: string, appId: string): Promise<ListedArchive[]> {
-    const { storages, catalogue } = this.#options;
-    const known = catalogue.archives(appId === "" ? undefined : appId);
-    const signal = AbortSignal.timeout(this.#deadlineMs);
-    const listing = storages.open(storage).list(appId === "" ? undefined : appId, signal);
-    // A directory may be on a disk that hangs, where nothing can be given up.
-    const there = await unlessAborted(listing, signal).catch((error: unknown) => {
-      if (!signal.aborted) throw error;
-      throw new SvcError("deadline_exceeded", `it did not answer within ${this.#deadlineMs / 1000} s`);
-    });
-    return there.map((archive) => {
-      const row = known.get(keyOf({ storage, name: archive.name }));
-      return { ...archive, storage, verifiedAtMs: row?.verifiedAtMs, restoredAtMs: row?.restoredAtMs };
-    });
-  }
-
-  #why(storage: string, error: unknown): string {
-    if (error instanceof SvcError) return error.message;
-    this.#options.log.warn({ err: error, storage }, "a storage of backups cannot be listed");
-    return "it cannot be listed; the daemon's log says why";
-  }
+function whyNot(error: unknown, storage: string, log: ArchiveListOptions["log"]): string {
+  if (error instanceof SvcError) return error.message;
+  log.warn({ err: error, storage }, "a storage of backups cannot be listed");
+  return "it cannot be listed; the daemon's log says why";
 }
 
 /** Names begin with the time. */

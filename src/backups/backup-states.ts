@@ -45,7 +45,7 @@ export interface AppPolicy {
   readonly lastError: string;
 }
 
-interface PolicyRow {
+export interface PolicyRow {
   app_id: string;
   policy: string | null;
   set_at: number | null;

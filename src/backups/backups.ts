@@ -26,7 +26,7 @@ import { openEncrypted } from "./age/encrypted-file.ts";
 import { Archive } from "./archive.ts";
 import type { ArchiveFooter } from "./archive-footer.ts";
 import { parseArchiveName, type ArchiveName } from "./archive-name.ts";
-import { ArchiveList, type ListedArchives, type ListRequest } from "./archive-list.ts";
+import { listArchives, type ListedArchives, type ListRequest } from "./archive-list.ts";
 import type { AppPolicy, BackupStates } from "./backup-states.ts";
 import { BackupQuota } from "./backup-quota.ts";
 import {
@@ -138,7 +138,6 @@ export class Backups {
   readonly #spool: Spool;
   readonly #quota: BackupQuota;
   readonly #maker: BackupMaker;
-  readonly #list: ArchiveList;
   readonly #trialDir: string;
 
   constructor(options: BackupsOptions) {
@@ -159,7 +158,6 @@ export class Backups {
       quota: this.#quota,
       storeId: storeIdOf(store),
     });
-    this.#list = new ArchiveList({ storages, catalogue, log: options.log });
   }
 
   /** Ends what processes left behind that died in the middle of a backup. */
@@ -186,9 +184,11 @@ export class Backups {
     ];
   }
 
-  /** As {@link ArchiveList.list}. @throws SvcError `not_found` for an app or a storage that the caller cannot see */
+  /** As {@link listArchives}. @throws SvcError `not_found` for an app or a storage that the caller cannot see */
   list(request: ListRequest, caller: AppCaller): Promise<ListedArchives> {
-    return this.#list.list(request, caller);
+    const { storages } = this;
+    const options = { storages, catalogue: this.#catalogue, log: this.#options.log };
+    return listArchives(options, request, caller);
   }
 
   /** @throws SvcError see {@link BackupMaker.make} */

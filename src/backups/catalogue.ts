@@ -4,20 +4,21 @@ import { readExecutor, type Executor } from "../store/executors.ts";
 import { isBit, isInstant, isName, isText, orNull } from "../store/row-document.ts";
 import { RowReader, type RowKind } from "../store/row-reader.ts";
 import type { Store, Statement } from "../store/store.ts";
-
-export interface CataloguedArchive {
-  storage: string;
-  name: string;
-  /** Whether it is known to be whole on its storage. */
-  isWhole: boolean;
-  verifiedAtMs: number | undefined;
-  restoredAtMs: number | undefined;
-}
+import type { PolicyRow } from "./backup-states.ts";
 
 export interface ArchiveRef {
   storage: string;
   appId: string;
   name: string;
+}
+
+export interface CataloguedArchive extends ArchiveRef {
+  /** Whether it is known to be whole on its storage; else it was announced, and nobody has confirmed its upload. */
+  isWhole: boolean;
+  verifiedAtMs: number | undefined;
+  restoredAtMs: number | undefined;
+  /** Who uploads it, or did. */
+  executor: Executor | undefined;
 }
 
 interface ArchiveRow {
@@ -30,13 +31,7 @@ interface ArchiveRow {
   restored_at: number | null;
 }
 
-/** One that was announced, and whose upload nobody has confirmed. */
-export interface AnnouncedArchive extends ArchiveRef {
-  /** Who uploads it, or did. */
-  executor: Executor | undefined;
-}
-
-export const archiveRows: RowKind<ArchiveRow, AnnouncedArchive & CataloguedArchive> = {
+export const archiveRows: RowKind<ArchiveRow, CataloguedArchive> = {
   table: "backup_archives",
   columns: {
     ...{ storage: isName, name: isName, app_id: isName, is_whole: isBit, executor: orNull(isText) },
@@ -57,7 +52,7 @@ export const archiveRows: RowKind<ArchiveRow, AnnouncedArchive & CataloguedArchi
 };
 
 /** It was not proven, and nobody uploads it any more. */
-function standInOf({ storage, name, app_id, is_whole }: ArchiveRow): AnnouncedArchive & CataloguedArchive {
+function standInOf({ storage, name, app_id, is_whole }: ArchiveRow): CataloguedArchive {
   const unknown = { verifiedAtMs: undefined, restoredAtMs: undefined, executor: undefined };
   return { storage, name, appId: app_id, isWhole: is_whole === 1, ...unknown };
 }
@@ -67,7 +62,7 @@ export class Catalogue {
   readonly #executor: Executor;
   readonly #now: () => number;
   readonly #onWrite: () => void;
-  readonly #reader: RowReader<ArchiveRow, AnnouncedArchive & CataloguedArchive>;
+  readonly #reader: RowReader<ArchiveRow, CataloguedArchive>;
 
   /** @param onWrite called when something is another than before */
   constructor(
@@ -85,17 +80,17 @@ export class Catalogue {
   }
 
   /** Those of which it is not known whether they are whole. */
-  announced(): AnnouncedArchive[] {
+  announced(): CataloguedArchive[] {
     return this.#read("WHERE is_whole <> 1");
   }
 
   /** Of one app or of all, by storage and name. */
-  archives(appId?: string): Map<string, AnnouncedArchive & CataloguedArchive> {
+  archives(appId?: string): Map<string, CataloguedArchive> {
     const archives = appId === undefined ? this.#read("") : this.#read("WHERE app_id = ?", appId);
     return new Map(archives.map((archive) => [keyOf(archive), archive]));
   }
 
-  #read(where: string, ...params: string[]): (AnnouncedArchive & CataloguedArchive)[] {
+  #read(where: string, ...params: string[]): CataloguedArchive[] {
     const rows = this.#store.all<ArchiveRow>(`SELECT * FROM backup_archives ${where}`, ...params);
     return rows.map((row) => this.#reader.read(row) ?? standInOf(row));
   }
@@ -118,39 +113,22 @@ export class Catalogue {
 
   /** The newest archive of an app is on these storages. */
   async backedUp(appId: string, storages: readonly string[]): Promise<void> {
-    await this.#write({
-      sql: `INSERT INTO backup_policies (app_id, last_backup_at, last_storages) SELECT id, ?, ? FROM apps WHERE id = ?
-            ON CONFLICT (app_id) DO UPDATE SET last_backup_at = excluded.last_backup_at,
-              last_storages = excluded.last_storages`,
-      params: [this.#now(), JSON.stringify(storages), appId],
-    });
+    await this.#note(appId, { last_backup_at: this.#now(), last_storages: JSON.stringify(storages) });
   }
 
   /** @param policy as JSON; null: the package's */
   async setPolicy(appId: string, policy: string | null): Promise<void> {
-    await this.#write({
-      sql: `INSERT INTO backup_policies (app_id, policy, set_at) SELECT id, ?, ? FROM apps WHERE id = ?
-            ON CONFLICT (app_id) DO UPDATE SET policy = excluded.policy, set_at = excluded.set_at, last_error = NULL`,
-      params: [policy, this.#now(), appId],
-    });
+    await this.#note(appId, { policy, set_at: this.#now(), last_error: null });
   }
 
   /** Since when nothing that its policy wants was missed: it is being made. Null: it never was. */
   async tried(appId: string, atMs: number | null): Promise<void> {
-    await this.#write({
-      sql: `INSERT INTO backup_policies (app_id, tried_at) SELECT id, ? FROM apps WHERE id = ?
-            ON CONFLICT (app_id) DO UPDATE SET tried_at = excluded.tried_at`,
-      params: [atMs, appId],
-    });
+    await this.#note(appId, { tried_at: atMs });
   }
 
   /** What went wrong with the last backup that was made by itself; null when nothing did. */
   async setPolicyError(appId: string, error: string | null): Promise<void> {
-    await this.#write({
-      sql: `INSERT INTO backup_policies (app_id, last_error) SELECT id, ? FROM apps WHERE id = ?
-            ON CONFLICT (app_id) DO UPDATE SET last_error = excluded.last_error`,
-      params: [error, appId],
-    });
+    await this.#note(appId, { last_error: error });
   }
 
   /** Nobody uploads it any more, and what became of it is not known: that is looked after later. */
@@ -177,11 +155,17 @@ export class Catalogue {
             WHERE storage = ? AND name = ?`,
       params: [atMs, restored ? atMs : null, storage, name],
     });
-    if (!restored) return;
+    if (restored) await this.#note(appId, { last_restored_at: atMs });
+  }
+
+  /** Of an app that is there: what is known of its backups beside its archives. */
+  async #note(appId: string, columns: Partial<Omit<PolicyRow, "app_id">>): Promise<void> {
+    const names = Object.keys(columns);
     await this.#write({
-      sql: `INSERT INTO backup_policies (app_id, last_restored_at) SELECT id, ? FROM apps WHERE id = ?
-            ON CONFLICT (app_id) DO UPDATE SET last_restored_at = excluded.last_restored_at`,
-      params: [atMs, appId],
+      sql: `INSERT INTO backup_policies (app_id, ${names.join(", ")})
+            SELECT id, ${names.map(() => "?").join(", ")} FROM apps WHERE id = ?
+            ON CONFLICT (app_id) DO UPDATE SET ${names.map((name) => `${name} = excluded.${name}`).join(", ")}`,
+      params: [...Object.values(columns), appId],
     });
   }
 

@@ -1,7 +1,7 @@
 /** What processes left behind that ended in the middle of an upload. */
-import { SvcError } from "../errors.ts";
 import { isExecutorAlive } from "../store/executors.ts";
-import type { AnnouncedArchive, Catalogue } from "./catalogue.ts";
+import type { Catalogue, CataloguedArchive } from "./catalogue.ts";
+import { isStored } from "./storages/storage.ts";
 import type { StorageList } from "./storages/storage-list.ts";
 import type { Log } from "../lib/log.ts";
 
@@ -33,21 +33,11 @@ export async function settleLeftovers({ storages, catalogue, log }: LeftoversOpt
 async function settle(
   storages: Pick<StorageList, "open">,
   catalogue: Catalogue,
-  archive: AnnouncedArchive,
+  archive: CataloguedArchive,
 ): Promise<boolean> {
   const signal = AbortSignal.timeout(settleMs);
   const storage = storages.open(archive.storage);
-  // Storages show whole files only.
-  const isThere = await storage.open(archive, signal).then(
-    async (file) => {
-      await file[Symbol.asyncDispose]();
-      return true;
-    },
-    (error: unknown) => {
-      if (error instanceof SvcError && error.reason === "not_found") return false;
-      throw error;
-    },
-  );
+  const isThere = await isStored(storage, archive, signal);
   await storage.abandon(archive, signal);
   await (isThere ? catalogue.confirm(archive) : catalogue.forget(archive));
   return isThere;

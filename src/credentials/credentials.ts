@@ -63,7 +63,7 @@ interface CredentialRow {
 
 const isKind = oneOf(CredentialKinds);
 
-export const credentialRows: RowKind<CredentialRow, CredentialRow> = {
+export const credentialRows: RowKind<CredentialRow, CredentialView> = {
   table: "credentials",
   columns: {
     ...{ owner_uid: isUid, name: isName, kind: isKind, host: isText },
@@ -71,7 +71,7 @@ export const credentialRows: RowKind<CredentialRow, CredentialRow> = {
   },
   nameOf: ({ name, owner_uid }) => `credential "${name}" of uid ${owner_uid}`,
   remedy: ({ name }) => `its owner's svc credential remove ${name} removes it; then add it again`,
-  read: (row) => row,
+  read: viewOfRow,
 };
 
 export interface CredentialsOptions {
@@ -83,24 +83,20 @@ export interface CredentialsOptions {
 }
 
 export class Credentials {
-  readonly #store: Store;
-  readonly #now: () => number;
-  readonly #maxPerUser: number;
-  readonly #reader: RowReader<CredentialRow, CredentialRow>;
+  readonly #options: CredentialsOptions;
+  readonly #reader: RowReader<CredentialRow, CredentialView>;
 
-  constructor({ store, now, maxPerUser, log }: CredentialsOptions) {
-    this.#reader = new RowReader(credentialRows, log);
-    this.#store = store;
-    this.#now = now;
-    this.#maxPerUser = maxPerUser;
+  constructor(options: CredentialsOptions) {
+    this.#options = options;
+    this.#reader = new RowReader(credentialRows, options.log);
   }
 
   /** Those that the caller may see, by owner and name. */
   list(caller: CredentialCaller): CredentialView[] {
-    const rows = this.#store.all<CredentialRow>("SELECT * FROM credentials ORDER BY owner_uid, name");
+    const rows = this.#options.store.all<CredentialRow>("SELECT * FROM credentials ORDER BY owner_uid, name");
     return rows
       .filter(({ owner_uid: uid }) => (caller.root && isUid(uid)) || uid === caller.uid)
-      .map((row) => viewOfRow(this.#reader.read(row) ?? standInOf(row)));
+      .map((row) => this.#reader.read(row) ?? standInOf(row));
   }
 
   /**
@@ -114,8 +110,8 @@ export class Credentials {
     const stored = this.#get(caller.ownerUid, name);
     const secret = spec.secret === secretMask ? keptSecret({ name, kind, host }, stored) : spec.secret;
     const beforeMs = isInstant(stored?.updated_at) ? (stored?.updated_at ?? 0) : 0;
-    const updatedAtMs = Math.max(this.#now(), beforeMs + 1);
-    const max = caller.root ? Number.MAX_SAFE_INTEGER : this.#maxPerUser;
+    const updatedAtMs = Math.max(this.#options.now(), beforeMs + 1);
+    const max = caller.root ? Number.MAX_SAFE_INTEGER : this.#options.maxPerUser;
     await this.#write([
       {
         sql: `INSERT INTO credentials (owner_uid, name, kind, host, username, secret, updated_at)
@@ -134,7 +130,7 @@ export class Credentials {
   async remove(name: string, ownerUid: number | undefined, caller: CredentialCaller): Promise<void> {
     const uid = ownerUid ?? caller.ownerUid;
     if (!caller.root && uid !== caller.uid) throw notFound("credential", name);
-    const [removed] = await this.#store.write(
+    const [removed] = await this.#options.store.write(
       [{ sql: "DELETE FROM credentials WHERE owner_uid = ? AND name = ?", params: [uid, name] }],
       { essential: true },
     );
@@ -143,7 +139,7 @@ export class Credentials {
 
   /** What to show to `host` for the apps of `ownerUid`; the one that was written last, of several. */
   loginFor(kind: CredentialKind, host: string, ownerUid: number): Login | undefined {
-    const row = this.#store.get<CredentialRow>(
+    const row = this.#options.store.get<CredentialRow>(
       "SELECT * FROM credentials WHERE owner_uid = ? AND kind = ? AND host = ? ORDER BY updated_at DESC LIMIT 1",
       ownerUid,
       kind,
@@ -156,11 +152,11 @@ export class Credentials {
 
   /** @throws SvcError `too_many` when a statement finds no room */
   async #write(statements: readonly Statement[]): Promise<void> {
+    const { store, maxPerUser: max } = this.#options;
     try {
-      await this.#store.write(statements);
+      await store.write(statements);
     } catch (error) {
       if (!(error instanceof StoreConflict) || error.reason !== "changes") throw error;
-      const max = this.#maxPerUser;
       throw new SvcError(
         "too_many",
         `you have ${max} credentials, and [limits] max_credentials_per_user is ${max}: remove one, or ask for a higher limit`,
@@ -169,7 +165,7 @@ export class Credentials {
   }
 
   #get(ownerUid: number, name: string): CredentialRow | undefined {
-    return this.#store.get<CredentialRow>(
+    return this.#options.store.get<CredentialRow>(
       "SELECT * FROM credentials WHERE owner_uid = ? AND name = ?",
       ownerUid,
       name,
@@ -192,10 +188,14 @@ function keptSecret(
   return stored.secret;
 }
 
-function standInOf({ owner_uid, name, host, updated_at, ...row }: CredentialRow): CredentialRow {
+function standInOf(row: CredentialRow): CredentialView {
   const kind = isKind(row.kind) ? row.kind : "git";
-  const updatedAtMs = isInstant(updated_at) ? updated_at : 0;
-  return { owner_uid, name, kind, host, username: damaged, secret: "", updated_at: updatedAtMs };
+  return viewOfRow({
+    ...row,
+    kind,
+    username: damaged,
+    updated_at: isInstant(row.updated_at) ? row.updated_at : 0,
+  });
 }
 
 function viewOfRow(row: CredentialRow): CredentialView {

@@ -2,7 +2,7 @@
 import { once } from "node:events";
 import { createServer, type AddressInfo } from "node:net";
 import test from "ava";
-import { ArchiveList } from "../../src/backups/archive-list.ts";
+import { listArchives } from "../../src/backups/archive-list.ts";
 import { rotate } from "../../src/backups/rotate.ts";
 import { S3Storage } from "../../src/backups/storages/s3-storage.ts";
 import { S3Thread } from "../../src/backups/storages/s3-thread.ts";
@@ -46,11 +46,10 @@ for (const [what, open] of [
       open: () => storage,
     };
     const catalogue = { archives: () => new Map(), forget: () => Promise.resolve() };
-    const list = new ArchiveList({ storages, catalogue, log }, deadlineMs);
     const page = { appId: "", storage: "", limit: 10, pageToken: "" };
-    t.deepEqual((await list.list(page, { uid: 0, ownerUid: 0, root: true })).errors, [
-      { storage: "far", error: "it did not answer within 0.2 s" },
-    ]);
+    const caller = { uid: 0, ownerUid: 0, root: true };
+    const { errors } = await listArchives({ storages, catalogue, log }, page, caller, deadlineMs);
+    t.deepEqual(errors, [{ storage: "far", error: "it did not answer within 0.2 s" }]);
     t.deepEqual(warnings, []);
     const app = { id: "web", ownerUid: 0 };
     t.deepEqual(
@@ -64,7 +63,7 @@ for (const [what, open] of [
 test("why a storage cannot be listed is in the log, where it is no sentence for everybody", async (t) => {
   const logged: unknown[] = [];
   const broken = { list: () => Promise.reject(new Error("EIO")) } as unknown as Storage;
-  const list = new ArchiveList({
+  const options = {
     storages: {
       all: () => [{ name: "disk" }] as unknown as StorageEntry[],
       find: () => ({ name: "disk" }) as StorageEntry,
@@ -72,9 +71,9 @@ test("why a storage cannot be listed is in the log, where it is no sentence for 
     },
     catalogue: { archives: () => new Map() },
     log: { warn: (fields: unknown) => void logged.push(fields) },
-  });
+  };
   const page = { appId: "", storage: "", limit: 10, pageToken: "" };
-  const { errors } = await list.list(page, { uid: 0, ownerUid: 0, root: true });
+  const { errors } = await listArchives(options, page, { uid: 0, ownerUid: 0, root: true });
   t.deepEqual(errors, [{ storage: "disk", error: "it cannot be listed; the daemon's log says why" }]);
   t.like(logged, [{ storage: "disk", err: { message: "EIO" } }]);
 });

@@ -9,6 +9,15 @@ interface SharedHashes {
   uploads: number;
 }
 
+/** Of one file, whose parts are the same for all. */
+export interface FileHashes extends Disposable {
+  /**
+   * @param at where the part begins
+   * @returns lower-case hex
+   */
+  take(at: number, part: Uint8Array): string;
+}
+
 export class PartHashes {
   /** By file, while it is uploaded. */
   readonly #files = new Map<string, SharedHashes>();
@@ -18,36 +27,16 @@ export class PartHashes {
     const shared = this.#files.get(file) ?? { byPlace: new Map<number, string>(), uploads: 0 };
     this.#files.set(file, shared);
     shared.uploads += 1;
-    return new FileHashes(shared.byPlace, () => {
-      shared.uploads -= 1;
-      if (shared.uploads === 0) this.#files.delete(file);
-    });
-  }
-}
-
-/** Of one file, whose parts are the same for all. */
-export class FileHashes implements Disposable {
-  readonly #byPlace: Map<number, string>;
-  readonly #onEnd: () => void;
-
-  constructor(byPlace: Map<number, string>, onEnd: () => void) {
-    this.#byPlace = byPlace;
-    this.#onEnd = onEnd;
-  }
-
-  /**
-   * @param at where the part begins
-   * @returns lower-case hex
-   */
-  take(at: number, part: Uint8Array): string {
-    const known = this.#byPlace.get(at);
-    if (known !== undefined) return known;
-    const taken = hash("sha256", part);
-    this.#byPlace.set(at, taken);
-    return taken;
-  }
-
-  [Symbol.dispose](): void {
-    this.#onEnd();
+    return {
+      take(at, part) {
+        const taken = shared.byPlace.get(at) ?? hash("sha256", part);
+        shared.byPlace.set(at, taken);
+        return taken;
+      },
+      [Symbol.dispose]: () => {
+        shared.uploads -= 1;
+        if (shared.uploads === 0) this.#files.delete(file);
+      },
+    };
   }
 }

@@ -2,7 +2,7 @@
 import { randomBytes } from "node:crypto";
 import { SvcError } from "../../errors.ts";
 import type { SpoolFile } from "../spool.ts";
-import type { Storage } from "./storage.ts";
+import { isStored, type Storage } from "./storage.ts";
 
 export interface StorageCheck {
   name: "list" | "write" | "read" | "delete";
@@ -56,14 +56,8 @@ export async function checkStorage(
     });
     await attempt("delete", async (step) => {
       await storage.remove(key, step);
-      const isGone = await storage.open(key, step).then(
-        async (file) => {
-          await file[Symbol.asyncDispose]();
-          return false;
-        },
-        (error: unknown) => error instanceof SvcError && error.reason === "not_found",
-      );
-      if (!isGone) throw new SvcError("not_possible", "what was deleted is still there");
+      if (await isStored(storage, key, step).catch(() => true))
+        throw new SvcError("not_possible", "what was deleted is still there");
     });
   } else {
     const error = "not tried, because nothing could be written";

@@ -1,4 +1,5 @@
 /** Where archives are kept: one shape for every kind of place. */
+import { SvcError } from "../../errors.ts";
 import type { ArchiveName } from "../archive-name.ts";
 
 /** An archive as a storage lists it. */
@@ -41,4 +42,15 @@ export interface Storage {
   remove(key: ArchiveKey, signal?: AbortSignal): Promise<void>;
   /** Removes what a `put` has left that was cut short; what is whole stays. */
   abandon(key: ArchiveKey, signal?: AbortSignal): Promise<void>;
+}
+
+/** Whether an archive is there, whole. */
+export async function isStored(storage: Storage, key: ArchiveKey, signal: AbortSignal): Promise<boolean> {
+  try {
+    await using _file = await storage.open(key, signal);
+    return true;
+  } catch (error) {
+    if (error instanceof SvcError && error.reason === "not_found") return false;
+    throw error;
+  }
 }
