@@ -7,9 +7,20 @@ import { promisify } from "node:util";
 import { zstdCompress, zstdDecompress } from "node:zlib";
 import { volumeOfTree } from "../apps/backed-up-trees.ts";
 import { maxStructure, SvcError } from "../errors.ts";
-import type { ArchiveParts } from "../identity/identity-work.ts";
+import type { ArchivePart, ArchiveParts } from "../identity/identity-work.ts";
 import type { JsonObject } from "../lib/json.ts";
 import { hasMoreStructure } from "../lib/json-structure.ts";
+import {
+  isBetween,
+  isObject,
+  isText,
+  isUid,
+  isWhole,
+  listOf,
+  maybe,
+  objectOf,
+  type Check,
+} from "../store/row-document.ts";
 import type { StoredFile } from "./storages/storage.ts";
 
 /** What an archive says of itself. */
@@ -187,36 +198,60 @@ function parseJson(raw: Buffer): unknown {
   }
 }
 
+const isSize: Check = (value) => isBetween(value, 0, Number.MAX_SAFE_INTEGER);
+
+/** Of what everybody who sees the app is shown. */
+const isLine: Check = (value) => isText(value) && /^[^\u0000-\u001f\u007f]{0,256}$/.test(value);
+
+const isPart = objectOf<ArchivePart>({
+  bytes: (value) => isBetween(value, 0, 2 ** 31),
+  sha256: (value) => isText(value) && /^[0-9a-f]{64}$/.test(value),
+});
+
+type Origin = Record<"kind" | "url" | "source" | "branch" | "tag" | "commit", string> & {
+  directory?: string;
+};
+
 /** What the rest of svc takes for granted about it; archives come from elsewhere, too. */
+const isFooter = objectOf<ArchiveFooter>({
+  format: isWhole,
+  ...{ svc_version: isLine, created_at: isLine, mode: isLine, host: isLine, since: maybe(isLine) },
+  app: objectOf<ArchiveFooter["app"]>({
+    ...{ id: isLine, name: isLine, package_id: isLine, runtime: isLine, version: isLine, owner: isLine },
+    ...{ owner_uid: isUid, run_uid: isUid, settings: isObject },
+    origin: objectOf<Omit<Origin, "kind">>({
+      ...{ url: isText, source: isLine, branch: isLine, tag: isLine, commit: isLine },
+      directory: maybe(isText),
+    }),
+    accepted: objectOf<ArchiveFooter["app"]["accepted"]>({
+      ...{ licenses: listOf(isText), permissions: listOf(isText) },
+    }),
+  }),
+  trees: listOf(isText),
+  parts: objectOf<ArchiveParts>({
+    ...{ framesBytes: isSize, tarBytes: isSize, contentBytes: isSize, entries: isSize },
+    ...{ index: isPart, table: isPart },
+  }),
+  warnings: listOf(isText),
+});
+
 function checkFooter(value: unknown): ArchiveFooter {
-  const footer = objectOf(value);
-  const { since } = footer;
-  if (since !== undefined) lineOf(since);
+  if (!isObject(value)) throw damaged("has a damaged end");
   // Who knows version 1 alone would take the part for the whole.
-  if (footer["format"] !== (since === undefined ? 1 : 2))
+  if (value["format"] !== (value["since"] === undefined ? 1 : 2))
     throw damaged("is of a format that this version of svc does not know");
-  const app = objectOf(footer["app"]);
-  const accepted = objectOf(app["accepted"]);
-  const parts = objectOf(footer["parts"]);
-  for (const key of ["id", "name", "package_id", "runtime", "version", "owner"]) lineOf(app[key]);
-  for (const key of ["owner_uid", "run_uid"])
-    if (countOf(app[key]) > 4_294_967_294) throw damaged("has a damaged end");
+  if (!isFooter(value)) throw damaged("has a damaged end");
+  const { app, trees } = value;
   // Whoever the files belonged to reads them: only root's own may have been somebody else's.
-  if (app["owner_uid"] !== 0 && app["run_uid"] !== app["owner_uid"])
+  if (app.owner_uid !== 0 && app.run_uid !== app.owner_uid)
     throw damaged("has files of another user than its app's");
-  for (const key of ["framesBytes", "tarBytes", "contentBytes", "entries"]) countOf(parts[key]);
-  for (const part of [objectOf(parts["index"]), objectOf(parts["table"])]) {
-    if (!/^[0-9a-f]{64}$/.test(textOf(part["sha256"])) || countOf(part["bytes"]) > 2 ** 31)
-      throw damaged("has a damaged end");
-  }
-  for (const key of ["svc_version", "created_at", "mode", "host"]) lineOf(footer[key]);
-  const trees = textsOf(footer["trees"]);
   if (trees.length === 0 || trees.length > 1000 || !trees.every(isTree))
     throw damaged("has trees that are none of an app's");
-  for (const list of [footer["warnings"], accepted["licenses"], accepted["permissions"]]) textsOf(list);
-  objectOf(app["settings"]);
-  checkOrigin(objectOf(app["origin"]));
-  return value as ArchiveFooter;
+  const { kind, url, directory = "" } = app.origin as Origin;
+  if (kind !== "git" && kind !== "directory") throw damaged("has an origin of an unknown kind");
+  if (url.length > maxUrlChars || directory.length > maxUrlChars)
+    throw damaged("has an origin that is too long");
+  return value;
 }
 
 function isTree(tree: string): boolean {
@@ -230,40 +265,4 @@ function isTree(tree: string): boolean {
     !names.some((name) => ["", ".", ".."].includes(name)) &&
     !tree.includes("\0")
   );
-}
-
-function checkOrigin(origin: JsonObject): void {
-  if (origin["kind"] !== "git" && origin["kind"] !== "directory")
-    throw damaged("has an origin of an unknown kind");
-  if (textOf(origin["url"]).length > maxUrlChars) throw damaged("has an origin that is too long");
-  for (const key of ["source", "branch", "tag", "commit"]) lineOf(origin[key]);
-  const directory = origin["directory"];
-  if (directory !== undefined && textOf(directory).length > maxUrlChars)
-    throw damaged("has an origin that is too long");
-}
-
-function objectOf(value: unknown): JsonObject {
-  if (typeof value !== "object" || value === null || Array.isArray(value)) throw damaged("has a damaged end");
-  return value as JsonObject;
-}
-
-function textOf(value: unknown): string {
-  if (typeof value !== "string") throw damaged("has a damaged end");
-  return value;
-}
-
-/** Of what everybody who sees the app is shown. */
-function lineOf(value: unknown): void {
-  if (!/^[^\u0000-\u001f\u007f]{0,256}$/.test(textOf(value))) throw damaged("has a damaged end");
-}
-
-function textsOf(value: unknown): string[] {
-  if (!Array.isArray(value)) throw damaged("has a damaged end");
-  return value.map(textOf);
-}
-
-function countOf(value: unknown): number {
-  if (typeof value !== "number" || !Number.isSafeInteger(value) || value < 0)
-    throw damaged("has a damaged end");
-  return value;
 }

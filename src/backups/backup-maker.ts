@@ -279,13 +279,6 @@ export class BackupMaker {
   ): Promise<StorageResult> {
     const { storages, catalogue, log } = this.#options;
     const { signal, onProgress } = work;
-    const failed = (error: string): StorageResult => ({
-      storage,
-      name: "",
-      sizeBytes: 0,
-      error,
-      removed: [],
-    });
     let [name, sizeBytes] = [plainName, 0];
     try {
       room.requireTaken(storage);
@@ -315,9 +308,8 @@ export class BackupMaker {
       await catalogue.confirm(ref);
     } catch (error) {
       log.warn({ err: error, storage, app: app.id }, "a backup could not be pushed to a storage");
-      return failed(
-        error instanceof SvcError ? error.message : "an internal error, which the daemon's log has",
-      );
+      const why = error instanceof SvcError ? error.message : "an internal error, which the daemon's log has";
+      return { storage, name: "", sizeBytes: 0, error: why, removed: [] };
     }
     const removed = await rotate(this.#options, storage, app, retention);
     return { storage, name, sizeBytes, error: "", removed };

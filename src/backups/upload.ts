@@ -57,8 +57,10 @@ export async function uploadArchive(
     work.signal,
   );
   const { app, host, created_at } = archive.footer;
-  const isTheirs = caller.root || app.owner_uid === caller.uid;
-  if (!isTheirs) throw foreign();
+  if (!caller.root && app.owner_uid !== caller.uid) {
+    const message = "the archive is of an app of another user: only root may put it there";
+    throw new SvcError("root_required", message);
+  }
   const { recipients } = storages.find(storage);
   const plainName = newArchiveName({
     createdAtMs: Date.parse(created_at) || 0,
@@ -91,9 +93,4 @@ export async function uploadArchive(
 async function hasAgeHeader(file: StoredFile): Promise<boolean> {
   const beginning = Buffer.concat(await Array.fromAsync(file.read(0, ageVersionLine.length)));
   return beginning.toString("latin1") === ageVersionLine;
-}
-
-function foreign(): SvcError {
-  const message = "the archive is of an app of another user: only root may put it there";
-  return new SvcError("root_required", message);
 }

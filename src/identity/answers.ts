@@ -8,8 +8,6 @@ import type {
   ArchivePart,
   CommandResult,
   CopyProgress,
-  CopyResult,
-  DetachedProcess,
   EntryInfo,
   EntryType,
   FramePlace,
@@ -17,7 +15,6 @@ import type {
   LocatedFile,
   LocatedPaths,
   Measured,
-  ReadArchiveResult,
   WrittenArchive,
 } from "./identity-work.ts";
 import { hasMoreStructure } from "../lib/json-structure.ts";
@@ -52,6 +49,15 @@ export function count(value: unknown): number {
   return value;
 }
 
+/** The fields of a claim that are counts. */
+export function counts<Value, Name extends keyof NonNullable<Value> & string>(
+  value: Value,
+  ...names: readonly Name[]
+): Record<Name, number> {
+  const fields: Partial<Record<string, unknown>> = fieldsOf(value);
+  return Object.fromEntries(names.map((name) => [name, count(fields[name])])) as Record<Name, number>;
+}
+
 function entryType(value: unknown): EntryType {
   const type = entryTypes.find((known) => known === value);
   if (type === undefined) throw malformed();
@@ -60,14 +66,11 @@ function entryType(value: unknown): EntryType {
 
 export function readEntryInfo(value: ClaimOf<"stat">): EntryInfo | undefined {
   if (value === null) return undefined;
-  const { type, sizeBytes, mode, uid, gid, modifiedMs } = fieldsOf(value);
+  const { type, modifiedMs } = fieldsOf(value);
   if (typeof modifiedMs !== "number") throw malformed();
   return {
     type: entryType(type),
-    sizeBytes: count(sizeBytes),
-    mode: count(mode),
-    uid: count(uid),
-    gid: count(gid),
+    ...counts(value, "sizeBytes", "mode", "uid", "gid"),
     modifiedMs,
   };
 }
@@ -103,8 +106,7 @@ export function readArchivedEntries({ value, data }: HelperAnswer<"browseArchive
 }
 
 export function readLocatedPaths({ value, data }: HelperAnswer<"locateInArchive">): LocatedPaths {
-  const { entries, contentBytes } = fieldsOf(value);
-  return { frames: framePlaces(data), entries: count(entries), contentBytes: count(contentBytes) };
+  return { frames: framePlaces(data), ...counts(value, "entries", "contentBytes") };
 }
 
 export function readLocatedFile({ value, data }: HelperAnswer<"locateFileInArchive">): LocatedFile {
@@ -146,19 +148,10 @@ export function text(value: unknown): string {
   return value;
 }
 
-export function readFreed(value: ClaimOf<"removeTree">): { freedBytes: number } {
-  return { freedBytes: count(fieldsOf(value).freedBytes) };
-}
-
 export function readMeasured(value: ClaimOf<"measure">, length: number): Measured {
   const { sizes, isWhole } = fieldsOf(value);
   if (!Array.isArray(sizes) || sizes.length !== length) throw malformed();
   return { sizes: sizes.map(count), isWhole: isWhole === true };
-}
-
-export function readCopyResult(value: ClaimOf<"copyTree">): CopyResult {
-  const { copiedBytes, entries } = fieldsOf(value);
-  return { copiedBytes: count(copiedBytes), entries: count(entries) };
 }
 
 export function readCopyProgress(event: unknown): CopyProgress {
@@ -170,13 +163,10 @@ export function readCopyProgress(event: unknown): CopyProgress {
 }
 
 export function readWrittenArchive(value: ClaimOf<"writeArchive">): WrittenArchive {
-  const { framesBytes, tarBytes, contentBytes, entries, index, table, warnings } = fieldsOf(value);
+  const { index, table, warnings } = fieldsOf(value);
   if (!Array.isArray(warnings)) throw malformed();
   return {
-    framesBytes: count(framesBytes),
-    tarBytes: count(tarBytes),
-    contentBytes: count(contentBytes),
-    entries: count(entries),
+    ...counts(value, "framesBytes", "tarBytes", "contentBytes", "entries"),
     index: archivePart(index),
     table: archivePart(table),
     warnings: warnings.slice(0, 100).map((warning: unknown) => String(warning).slice(0, 1024)),
@@ -187,11 +177,6 @@ function archivePart(value: unknown): ArchivePart {
   const { bytes, sha256 } = fieldsOf(value);
   if (typeof sha256 !== "string") throw malformed();
   return { bytes: count(bytes), sha256 };
-}
-
-export function readArchiveResult(value: ClaimOf<"readArchive">): ReadArchiveResult {
-  const { contentBytes, entries } = fieldsOf(value);
-  return { contentBytes: count(contentBytes), entries: count(entries) };
 }
 
 export function readLines(event: unknown): { stream: "stdout" | "stderr"; lines: string[] } {
@@ -211,11 +196,6 @@ export function readCommandResult({ value, data }: HelperAnswer<"runCommand">): 
     stderr: data.toString("utf8", end),
     truncated: truncated === true,
   };
-}
-
-export function readDetached(value: ClaimOf<"spawnDetached">): DetachedProcess {
-  const { pid, startTicks } = fieldsOf(value);
-  return { pid: count(pid), startTicks: count(startTicks) };
 }
 
 export function readTruncated(value: ClaimOf<"readTail">): boolean {

@@ -129,7 +129,7 @@ export class Identity {
     options: RequestOptions = {},
   ): Promise<{ freedBytes: number }> {
     const work = { op: "removeTree" as const, args: { root, path }, subject: shown(root, path) };
-    return answers.readFreed((await this.#do(work, walkMs, options)).value);
+    return answers.counts((await this.#do(work, walkMs, options)).value, "freedBytes");
   }
 
   /** Allocated bytes of each path, hard links counted once over all of them; 0 for what is not there. */
@@ -153,7 +153,7 @@ export class Identity {
       runId,
       onEvent: onProgress && ((event: unknown) => onProgress(answers.readCopyProgress(event))),
     };
-    return answers.readCopyResult((await this.#do(work, longMs, options)).value);
+    return answers.counts((await this.#do(work, longMs, options)).value, "copiedBytes", "entries");
   }
 
   /** Unpacks an uncompressed tar stream into a directory, which is made when missing. Owner and special bits are not restored. */
@@ -237,7 +237,7 @@ export class Identity {
       onEvent: onProgress && ((event: unknown) => onProgress(answers.readCopyProgress(event).doneBytes)),
     };
     try {
-      return answers.readArchiveResult((await this.#do(work, archiveMs, options)).value);
+      return answers.counts((await this.#do(work, archiveMs, options)).value, "contentBytes", "entries");
     } catch (error) {
       await volumes?.abort(error);
       throw error;
@@ -344,7 +344,7 @@ export class Identity {
     const { cwd = "/", env = {}, stdin, log } = options;
     const args = { argv, cwd, env, stdin, log };
     const work = { op: "spawnDetached" as const, args, subject: argv[0] ?? "" };
-    return answers.readDetached((await this.#do(work, quickMs, options)).value);
+    return answers.counts((await this.#do(work, quickMs, options)).value, "pid", "startTicks");
   }
 
   #do<O extends Op>(
