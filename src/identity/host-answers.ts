@@ -82,10 +82,6 @@ export function readCopied(value: ClaimOf<"hostCopy">): { entry: HostEntry; copi
   return { entry: readHostEntry(entry), copiedBytes: count(copiedBytes) };
 }
 
-export function readMoved(value: ClaimOf<"hostMove">): HostEntry {
-  return readHostEntry(fieldsOf(value).entry);
-}
-
 export function readUnpacked(value: ClaimOf<"hostUnpack">): Unpacked {
   const { entry, entries, bytes } = fieldsOf(value);
   return { entry: readHostEntry(entry), entries: count(entries), bytes: count(bytes) };

@@ -175,7 +175,9 @@ export class HostFiles {
 
   async move(from: string, to: string, overwrite: boolean, work: HostWork = {}): Promise<HostEntry> {
     const args = { from, to, overwrite };
-    return answers.readMoved((await this.#staged("hostMove", `${from} to ${to}`, [to], args, work)).value);
+    return answers.readHostEntry(
+      (await this.#staged("hostMove", `${from} to ${to}`, [to], args, work)).value,
+    );
   }
 
   async pack(

@@ -1,14 +1,13 @@
 /** Lays entries out by tar(1): one run per tree, fed as they come. Files that are there already are linked to. */
 import { chmodSync, linkSync, lstatSync, utimesSync } from "node:fs";
 import { at, descend, held, inDirectory, openSubdirectory } from "../directory.mjs";
+import { setMode } from "../host/archive/tar-bytes.mjs";
 import { runTool, toolFailure } from "../run-tool.mjs";
 import { runInSlices } from "../slices.mjs";
 import { damaged } from "./tar-reader.mjs";
 
 const endOfTar = Buffer.alloc(1024);
 const blockBytes = 512;
-const modeAt = 100;
-const checksumAt = 148;
 const ownerMayWrite = 0o200;
 
 /** @typedef {import("./tar-reader.mjs").TarEntry} TarEntry */
@@ -287,17 +286,6 @@ const extractOptions = [
   "--xattrs-include=user.*",
   "--file=-",
 ];
-
-/**
- * @param {Buffer} block The header block of an entry.
- * @param {number} mode
- */
-function setMode(block, mode) {
-  block.write(`${mode.toString(8).padStart(7, "0")}\0`, modeAt, "latin1");
-  block.fill(" ", checksumAt, checksumAt + 8);
-  const sum = block.reduce((total, byte) => total + byte, 0);
-  block.write(`${sum.toString(8).padStart(6, "0")}\0`, checksumAt, "latin1");
-}
 
 /**
  * @param {number} directory

@@ -57,7 +57,7 @@ export async function movePath(syscalls, args, report, signal) {
     }
     syncDirectory(target.parent);
     syncDirectory(source.parent);
-    return { entry: entryAt(target.parent, target.name) };
+    return entryAt(target.parent, target.name);
   });
 }
 

@@ -244,11 +244,6 @@ export class Syscalls {
     }
   }
 
-  /** Whether {@link link} can be had. */
-  get canLink() {
-    return this.#native !== undefined;
-  }
-
   /**
    * Makes a FIFO, a socket's place or a device.
    * @param {number} parent

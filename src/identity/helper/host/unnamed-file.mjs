@@ -17,7 +17,7 @@ const O_TMPFILE = 0o20200000;
  * @param {string} temporary
  */
 export async function openUnnamed(syscalls, parent, temporary) {
-  if (syscalls.canLink) {
+  if (syscalls.isNative) {
     try {
       const handle = await open(reopen(parent), O_TMPFILE | O_RDWR, 0o600);
       return { handle, isNamed: false, [Symbol.asyncDispose]: () => handle.close() };

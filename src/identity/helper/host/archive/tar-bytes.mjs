@@ -124,12 +124,26 @@ function block(bytes, { path, type, target, size, mode, uid, gid, mtime }) {
   bytes.write(type, 156, 1, "latin1");
   bytes.write(target, 157, maxNameBytes, "latin1");
   bytes.write("ustar\u000000", 257, "latin1");
-  // Its own place counts as blanks.
-  let sum = 8 * 0x20;
-  for (let index = 0; index < blockBytes; index++) sum += bytes[index] ?? 0;
-  octal(bytes, sum, 148, 7);
-  bytes[155] = 0x20;
+  sumUp(bytes);
   return bytes;
+}
+
+/**
+ * @param {Buffer} block The header block of an entry.
+ * @param {number} mode
+ */
+export function setMode(block, mode) {
+  octal(block, mode, 100, 8);
+  sumUp(block);
+}
+
+/** @param {Buffer} block Its own place counts as blanks. */
+function sumUp(block) {
+  block.fill(0x20, 148, 156);
+  let sum = 0;
+  for (let index = 0; index < blockBytes; index++) sum += block[index] ?? 0;
+  octal(block, sum, 148, 7);
+  block[154] = 0;
 }
 
 /**

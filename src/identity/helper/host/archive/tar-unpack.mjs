@@ -4,7 +4,6 @@ import { TarReader } from "../../archive/tar-reader.mjs";
 import { RequestError } from "../../request-error.mjs";
 
 /** @typedef {import("./unpack-sink.mjs").UnpackSink} UnpackSink */
-/** @typedef {import("../../archive/tar-reader.mjs").TarEntry} TarEntry */
 
 /**
  * @param {import("node:fs/promises").FileHandle} file
@@ -14,13 +13,27 @@ import { RequestError } from "../../request-error.mjs";
  * @param {() => Promise<void>} step Called all the time: lets others have their turn, and throws when it is to end.
  */
 export async function unpackTar(file, format, sink, budget, step) {
-  const layout = new TarLayout(sink);
+  const reader = new TarReader(
+    {
+      entry: (entry) => {
+        if (entry.sparse)
+          throw new RequestError("REFUSED", "has a file with holes in a form of GNU's tar alone");
+        sink.begin({ ...entry, mtimeSecs: Number(entry.mtime) });
+      },
+      content: (piece) => sink.write(piece),
+      padding: () => undefined,
+      entryEnd: () => sink.end(),
+    },
+    { foreign: true },
+  );
   for await (const piece of decompressed(file, format)) {
     budget.passBytes(piece.length);
-    layout.push(piece);
+    reader.push(piece);
     await step();
   }
-  layout.finish();
+  // Some tars lack the blocks of zeros at their end.
+  if (!reader.ended && !reader.between) throw new RequestError("REFUSED", "is cut short");
+  if (reader.entries === 0) throw new RequestError("REFUSED", "has nothing in it");
 }
 
 /**
@@ -36,40 +49,4 @@ function decompressed(file, format) {
   bytes.on("error", (error) => filter.destroy(error));
   filter.on("close", () => bytes.destroy());
   return bytes.pipe(filter);
-}
-
-/** Entries of a tar in the hands of a sink. */
-class TarLayout {
-  #sink;
-  #reader = new TarReader(
-    {
-      entry: (entry) => this.#begin(entry),
-      content: (piece) => this.#sink.write(piece),
-      padding: () => undefined,
-      entryEnd: () => this.#sink.end(),
-    },
-    { foreign: true },
-  );
-
-  /** @param {UnpackSink} sink */
-  constructor(sink) {
-    this.#sink = sink;
-  }
-
-  /** @param {Buffer} piece */
-  push(piece) {
-    this.#reader.push(piece);
-  }
-
-  finish() {
-    // Some tars lack the blocks of zeros at their end.
-    if (!this.#reader.ended && !this.#reader.between) throw new RequestError("REFUSED", "is cut short");
-    if (this.#reader.entries === 0) throw new RequestError("REFUSED", "has nothing in it");
-  }
-
-  /** @param {TarEntry} entry */
-  #begin(entry) {
-    if (entry.sparse) throw new RequestError("REFUSED", "has a file with holes in a form of GNU's tar alone");
-    this.#sink.begin({ ...entry, mtimeSecs: Number(entry.mtime) });
-  }
 }
