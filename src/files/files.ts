@@ -22,12 +22,14 @@ import type {
   UsageRecord,
 } from "../identity/host-work.ts";
 import type { Identities } from "../identity/identities.ts";
+import { Tally } from "../lib/tally.ts";
 import { archiveFormat } from "./archive-format.ts";
-import { FilePlaces } from "./file-places.ts";
 import type { Names, SystemIdentities } from "./system-identities.ts";
 
 const defaultPageSize = 1000;
 const nothing = Buffer.alloc(0);
+/** That run at a time, as each occupies a helper. */
+const maxCallsPerCaller = 16;
 const defaultLimits: UnpackLimits = { maxEntries: 1_000_000, maxBytes: 64 * 2 ** 30, maxRatio: 200 };
 
 export interface FileCaller {
@@ -98,7 +100,8 @@ export interface FilesOptions {
 export class Files {
   readonly system: SystemIdentities;
   readonly #options: FilesOptions;
-  readonly #places = new FilePlaces();
+  /** Calls under way, by what name their caller's share is known. */
+  readonly #calls = new Tally<string>();
 
   constructor(options: FilesOptions) {
     this.#options = options;
@@ -110,13 +113,13 @@ export class Files {
   }
 
   async list(request: PageRequest, caller: FileCaller, { signal }: FileWork): Promise<Page> {
-    using _place = this.#places.take(caller.share);
+    using _place = this.#place(caller);
     return await this.#page(await this.#hands(caller), request, signal);
   }
 
   /** Page after page. */
   async *listAll(request: PageRequest, caller: FileCaller, { signal }: FileWork): AsyncGenerator<Page> {
-    using _place = this.#places.take(caller.share);
+    using _place = this.#place(caller);
     const hands = await this.#hands(caller);
     let next: Promise<Page> | undefined = this.#page(hands, request, signal);
     while (next !== undefined) {
@@ -140,7 +143,7 @@ export class Files {
     caller: FileCaller,
     { signal }: FileWork,
   ): AsyncGenerator<{ content: HostContent; bytes: Buffer }> {
-    using _place = this.#places.take(caller.share);
+    using _place = this.#place(caller);
     const hands = await this.#hands(caller);
     const content = await hands.read(path, range, { signal });
     if (content.length < 0) throw beyondEnd(path, content.entry.sizeBytes);
@@ -185,7 +188,7 @@ export class Files {
   }
 
   async delete(paths: readonly string[], caller: FileCaller, work: FileWork) {
-    using _place = this.#places.take(caller.share);
+    using _place = this.#place(caller);
     const { deleted, failures, failureCount } = await (
       await this.#hands(caller)
     ).delete(paths, hostWork(work, "delete"));
@@ -201,7 +204,7 @@ export class Files {
     caller: FileCaller,
     work: FileWork,
   ): Promise<{ entry: NamedEntry; copiedBytes: number }> {
-    using _place = this.#places.take(caller.share);
+    using _place = this.#place(caller);
     const hands = await this.#hands(caller);
     const { entry, copiedBytes } = await hands.copy(from, to, overwrite, hostWork(work, "copy"));
     return { entry: named(entry, to, await this.system.names()), copiedBytes };
@@ -221,7 +224,7 @@ export class Files {
     caller: FileCaller,
     { signal }: FileWork,
   ): AsyncGenerator<Buffer> {
-    using _place = this.#places.take(caller.share);
+    using _place = this.#place(caller);
     const hands = await this.#hands(caller);
     for await (const bytes of hands.tail(path, options, { signal }) as AsyncIterable<Buffer>) yield bytes;
   }
@@ -236,7 +239,7 @@ export class Files {
     if (wanted.name === "" && wanted.content === "") {
       throw invalidField("name", "is needed, or content to look for");
     }
-    using _place = this.#places.take(caller.share);
+    using _place = this.#place(caller);
     const hands = await this.#hands(caller);
     const names = await this.system.names();
     for await (const record of hands.search(path, wanted, { signal })) {
@@ -251,7 +254,7 @@ export class Files {
     caller: FileCaller,
     { signal }: FileWork,
   ): AsyncGenerator<UsageRecord> {
-    using _place = this.#places.take(caller.share);
+    using _place = this.#place(caller);
     const hands = await this.#hands(caller);
     for await (const record of hands.usage(path, depth, { signal })) {
       yield record.kind === "sum" ? { ...record, where: below(path, record.where) } : record;
@@ -274,7 +277,7 @@ export class Files {
     caller: FileCaller,
     work: FileWork,
   ): Promise<{ entry: NamedEntry; entries: number; bytes: number }> {
-    using _place = this.#places.take(caller.share);
+    using _place = this.#place(caller);
     const options = {
       format: archiveFormat(format, path),
       overwrite,
@@ -285,12 +288,24 @@ export class Files {
     return { ...unpacked, entry: named(unpacked.entry, target, await this.system.names()) };
   }
 
+  /** @throws SvcError `too_many` */
+  #place({ share }: FileCaller): Disposable {
+    if (this.#calls.of(share) >= maxCallsPerCaller) {
+      throw new SvcError(
+        "too_many",
+        `${maxCallsPerCaller} calls of yours work on files already: wait for one of them to end`,
+      );
+    }
+    this.#calls.change(share, 1);
+    return { [Symbol.dispose]: () => void this.#calls.change(share, -1) };
+  }
+
   async #entry(
     path: string,
     caller: FileCaller,
     work: (hands: HostFiles) => Promise<HostEntry>,
   ): Promise<NamedEntry> {
-    using _place = this.#places.take(caller.share);
+    using _place = this.#place(caller);
     const entry = await work(await this.#hands(caller));
     return named(entry, path, await this.system.names());
   }
@@ -312,13 +327,12 @@ export class Files {
     };
   }
 
-  async #hands({ uid, root, isPeer }: FileCaller): Promise<HostFiles> {
+  #hands({ uid, root, isPeer }: FileCaller): Promise<HostFiles> {
     const { identities, ownFiles, storeDir, stages } = this.#options;
-    const hands = await identities.hostFiles(root ? identities.selfUid : uid);
-    if (!root || isPeer) return hands.with({ stages });
+    if (!root) return identities.hostFiles(uid, { stages });
     // Everything there is the daemon's own but the directories of the apps.
     const guard = { files: [...ownFiles], directories: [{ path: storeDir, except: ["apps"] }] };
-    return hands.with({ stages, guard });
+    return identities.hostFiles(identities.selfUid, { stages, ...(!isPeer && { guard }) });
   }
 }
 

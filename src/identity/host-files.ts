@@ -46,6 +46,7 @@ type HostArgs<O extends Op> = Omit<ArgsOf<O>, "path" | "guard">;
 export interface HostFilesOptions {
   /** What this caller is refused though the user is not. */
   guard?: Guarded;
+  /** Remembers what they make aside. */
   stages?: StageRecord;
 }
 
@@ -58,11 +59,6 @@ export class HostFiles {
     this.user = user;
     this.#ask = ask;
     this.#options = options;
-  }
-
-  /** The same hands, with things that they leave alone, and with what remembers what they make aside. */
-  with(options: HostFilesOptions): HostFiles {
-    return new HostFiles(this.user, this.#ask, { ...this.#options, ...options });
   }
 
   async stat(path: string, { signal }: HostWork = {}): Promise<HostEntry> {

@@ -5,7 +5,7 @@ import { SvcError } from "../errors.ts";
 import { noLog, type Log } from "../lib/log.ts";
 import type { Terminal } from "../lib/terminal.ts";
 import { HelperPool } from "./helper-pool.ts";
-import { HostFiles } from "./host-files.ts";
+import { HostFiles, type HostFilesOptions } from "./host-files.ts";
 import { HelperProcess } from "./helper-process.ts";
 import { type JobCommand, type JobEnd, JobProcesses } from "./job-processes.ts";
 import type { ExpectedIdentity } from "./helper/verify.mjs";
@@ -26,7 +26,7 @@ export interface Identities extends AsyncDisposable {
    */
   as(uid: number): Promise<Identity>;
   /** The same user's hands for files of the host. @throws as `as` does */
-  hostFiles(uid: number): Promise<HostFiles>;
+  hostFiles(uid: number, options?: HostFilesOptions): Promise<HostFiles>;
   /**
    * Runs a job's command as a user, below a process of its own, which is no helper. Afterwards nothing that it started is
    * left, unless it is to be kept. @throws as `as` does; see {@link JobProcesses.run}
@@ -136,7 +136,9 @@ export function createIdentities(options: IdentitiesOptions = {}): Identities {
   return {
     selfUid,
     as: identityOf,
-    hostFiles: async (uid) => new HostFiles(await findUser(uid), (request) => pool.request(uid, request)),
+    async hostFiles(uid, hostOptions) {
+      return new HostFiles(await findUser(uid), (request) => pool.request(uid, request), hostOptions);
+    },
     async runJob(uid, command) {
       const user = await findUser(uid);
       const expected = await expectedOf(user);
