@@ -156,9 +156,11 @@ function workloadOf(all: Reading, key: string): Workload {
   const env = environmentPairs(service["environment"]);
   const volumes = volumesOf(reading, service);
   const health = healthOf(reading, recordOf(service["healthcheck"]));
-  const isOwners = app.ownerUid !== 0 && text("user")?.startsWith(`${app.uid}:`) === true;
-  const groups = textsOf(service["group_add"]);
-  const named = groups.filter((group) => !/^\d+$/.test(group));
+  const [user, workingDir] = [text("user"), text("working_dir")];
+  const isOwners = app.ownerUid !== 0 && user?.startsWith(`${app.uid}:`) === true;
+  const { numbered = [], named = [] } = Object.groupBy(textsOf(service["group_add"]), (group) =>
+    /^\d+$/.test(group) ? "numbered" : "named",
+  );
   if (named.length > 0)
     reading.note(`its groups ${named.join(", ")} have no numbers: they are not carried over`);
   return {
@@ -170,16 +172,14 @@ function workloadOf(all: Reading, key: string): Workload {
     after: dependenciesOf(service, names),
     image: told.built.has(key) ? builtImage(app, key) : textOf(service["image"]),
     runtime: {
-      ...(text("user") !== undefined && !isOwners && { user: text("user") ?? "" }),
-      ...(text("working_dir") !== undefined && { workingDir: text("working_dir") ?? "" }),
+      ...(user !== undefined && !isOwners && { user }),
+      ...(workingDir !== undefined && { workingDir }),
       privileged: isSet(service["privileged"]),
       network: networkModeOf(reading, text("network_mode")),
       pid: text("pid") === "host" ? "host" : "container",
       ipc: text("ipc") === "host" ? "host" : "container",
       devices: devicesOf(reading, service),
-      ...(groups.length > named.length && {
-        groups: groups.filter((group) => !named.includes(group)).map(Number),
-      }),
+      ...(numbered.length > 0 && { groups: numbered.map(Number) }),
       capabilities: textsOf(service["cap_add"]),
       mounts: volumes.mounts,
     },
@@ -287,10 +287,8 @@ function volumesOf(reading: Reading, service: JsonObject): Kept {
     const plain = plainName(name);
     volumes.push({ name: plain, source: `${project}-${plain}`.slice(0, 63), path, readOnly });
   };
-  for (const entry of textsOf(service["tmpfs"])) {
-    const { target, sizeBytes } = readInMemory(entry);
-    inMemory.push({ path: target, sizeBytes });
-  }
+  for (const { target: path, sizeBytes } of textsOf(service["tmpfs"]).map(readInMemory))
+    inMemory.push({ path, sizeBytes });
   if (isSet(service["shm_size"]))
     inMemory.push({ path: "/dev/shm", sizeBytes: bytesOf(service["shm_size"]) });
   for (const volume of listOf(service["volumes"])) {

@@ -53,8 +53,8 @@ const readers: Readonly<Record<string, Reader>> = {
   MaskedPaths: uncovered,
   ReadonlyPaths: uncovered,
   Sysctls: some("privileged", "sets kernel parameters"),
-  Runtime: (value, { asks }) => asks.push(...listAsks(named(value), "privileged", "runs under")),
-  CgroupParent: (value, { asks }) => asks.push(...listAsks(named(value), "privileged", "joins the cgroup")),
+  Runtime: list("privileged", "runs under"),
+  CgroupParent: list("privileged", "joins the cgroup"),
   VolumesFrom: list("host_mounts", "mounts the volumes of the container"),
   VolumeDriver: (value, { asks }) => asks.push(...volumeDriverAsks(text(value), undefined)),
   Links: list("host_network", "links to the container"),
@@ -163,10 +163,6 @@ function uncovered(value: unknown, { asks }: Draft): void {
 
 function isSet(value: unknown): boolean {
   return value !== undefined && value !== null && value !== false && value !== "" && value !== 0;
-}
-
-function named(value: unknown): string[] {
-  return [text(value)];
 }
 
 function text(value: unknown): string {

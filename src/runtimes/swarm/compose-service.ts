@@ -287,41 +287,34 @@ interface PlannedMount {
   readonly isData: boolean;
 }
 
+/** One that nobody else sees. */
+function ofTask(mount: object): PlannedMount {
+  return { mount, isLocal: false, isData: false };
+}
+
+function inMemory(Target: string, SizeBytes: number | undefined): PlannedMount {
+  return ofTask({ Type: "tmpfs", Target, TmpfsOptions: { SizeBytes } });
+}
+
 function mountsOf(
   app: RunnableApp,
   key: string,
   service: JsonObject,
   { volumes }: ComposeServiceOptions,
 ): PlannedMount[] {
-  const inMemory = [
-    ...textsOf(service["tmpfs"]).map((entry) => {
-      const { target: Target, sizeBytes: SizeBytes } = readInMemory(entry);
-      return { Type: "tmpfs", Target, TmpfsOptions: { SizeBytes } };
-    }),
-    ...(isSet(service["shm_size"])
-      ? [{ Type: "tmpfs", Target: "/dev/shm", TmpfsOptions: { SizeBytes: bytesOf(service["shm_size"]) } }]
-      : []),
-  ].map((mount): PlannedMount => ({ mount, isLocal: false, isData: false }));
   const mounts = listOf(service["volumes"]).map((volume): PlannedMount => {
     const { type, source, target: Target, readOnly: ReadOnly, noCopy, sizeBytes } = readServiceMount(volume);
     switch (type) {
       case "tmpfs":
-        return {
-          mount: { Type: type, Target, TmpfsOptions: { SizeBytes: sizeBytes } },
-          isLocal: false,
-          isData: false,
-        };
+        return inMemory(Target, sizeBytes);
       case "bind": {
         const BindOptions = { Propagation: "rprivate" };
-        return {
-          mount: { Type: type, Source: source, Target, ReadOnly, BindOptions },
-          isLocal: true,
-          isData: !ReadOnly,
-        };
+        const mount = { Type: type, Source: source, Target, ReadOnly, BindOptions };
+        return { mount, isLocal: true, isData: !ReadOnly };
       }
       case "volume": {
-        // One without a name is the task's alone.
-        if (source === "") return { mount: { Type: type, Target }, isLocal: false, isData: false };
+        // Without a name.
+        if (source === "") return ofTask({ Type: type, Target });
         const found = volumes.get(source);
         const VolumeOptions = {
           NoCopy: noCopy,
@@ -338,7 +331,13 @@ function mountsOf(
         );
     }
   });
-  return [...inMemory, ...mounts];
+  return [
+    ...textsOf(service["tmpfs"])
+      .map(readInMemory)
+      .map(({ target, sizeBytes }) => inMemory(target, sizeBytes)),
+    ...(isSet(service["shm_size"]) ? [inMemory("/dev/shm", bytesOf(service["shm_size"]))] : []),
+    ...mounts,
+  ];
 }
 
 /** A variable that is a secret is read from a file, as the images of databases do. */
