@@ -1,8 +1,11 @@
 /** The processes of this machine as `/proc` shows them (proc_pid_stat(5)); also for programs that svc starts on their own. */
-import { readFileSync, readdirSync } from "node:fs";
+import { readdirSync } from "node:fs";
+import { readProcFile } from "./proc-file.mjs";
 
 /** `PF_KTHREAD` of the kernel's `sched.h`. */
 const kernelThreadFlag = 0x0020_0000;
+/** More than any line of `/proc/<pid>/stat` has. */
+const statBytes = 2048;
 
 /**
  * @typedef {object} ProcessEntry
@@ -62,11 +65,12 @@ export function listPids() {
 
 /**
  * @param {number} pid
+ * @param {Buffer} [buffer] to read it into
  * @returns {ProcessEntry | undefined} `undefined` when there is no such process, or only its remains
  */
-export function readProcess(pid) {
+export function readProcess(pid, buffer = Buffer.allocUnsafe(statBytes)) {
   try {
-    const entry = parseStat(readFileSync(`/proc/${String(pid)}/stat`, "latin1"));
+    const entry = parseStat(readProcFile(`/proc/${String(pid)}/stat`, buffer).toString("latin1"));
     return isDead(entry) ? undefined : entry;
   } catch {
     return undefined;
@@ -75,7 +79,8 @@ export function readProcess(pid) {
 
 /** @returns {ProcessEntry[]} every living process */
 export function readProcessTable() {
+  const buffer = Buffer.allocUnsafe(statBytes);
   return listPids()
-    .map(readProcess)
+    .map((pid) => readProcess(pid, buffer))
     .filter((entry) => entry !== undefined);
 }

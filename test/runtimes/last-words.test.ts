@@ -57,7 +57,7 @@ for (const hasTerminal of [false, true]) {
     await inRunDirectory(t);
     const slow = new SlowLog(3 * quietMs);
     const log = slow as unknown as LogWriter;
-    if (!hasTerminal) await makeOutputPipes();
+    if (!hasTerminal) makeOutputPipes();
     const terminal = hasTerminal ? new AppTerminal(log) : undefined;
     const app = startApp(specOf("seq 40000; echo the last words"), log, terminal);
     t.like(await app.exited, { code: 0 });
@@ -74,7 +74,7 @@ for (const hasTerminal of [false, true]) {
     test.serial(`who outlives an app and prints ${how} ${where} does not keep it from ending`, async (t) => {
       await inRunDirectory(t);
       const log = new SlowLog(0) as unknown as LogWriter;
-      if (!hasTerminal) await makeOutputPipes();
+      if (!hasTerminal) makeOutputPipes();
       const terminal = hasTerminal ? new AppTerminal(log) : undefined;
       const command = `trap '' HUP; (${printer}) & (sleep 0.1; echo x) & sleep 0.2`;
       const app = startApp(specOf(command), log, terminal);

@@ -15,6 +15,7 @@ import { Freezer } from "../../src/runtimes/process/freezing.mjs";
 import { parseStat, readProcess } from "../../src/lib/process-table.mjs";
 import { carriesCookie } from "../../src/lib/run-cookie.mjs";
 import { RestartPolicy } from "../../src/runtimes/process/restart-policy.mjs";
+import { findMembers } from "../../src/runtimes/process/run-members.mjs";
 import { parseMessage, parseState } from "../../src/runtimes/process/supervisor-messages.ts";
 import type { RestartSpec } from "../../src/runtimes/process/supervisor-types.ts";
 import { isRoot } from "./support/fixture.ts";
@@ -107,6 +108,25 @@ test("a cookie is a whole variable", (t) => {
   t.false(has("A=b\0SVC_RUN_ID=r12\0"));
   t.false(has("XSVC_RUN_ID=r1\0"));
   t.false(has("A=SVC_RUN_ID=r1\0"));
+});
+
+test("who carries the cookie is a member behind any other variables, unless they are older than the run", async (t) => {
+  const runId = randomUUID();
+  const child = spawn("/bin/sh", ["-c", "echo; read end"], {
+    env: { LARGE: "x".repeat(50_000), SVC_RUN_ID: runId },
+    stdio: ["pipe", "pipe", "inherit"],
+  });
+  const exited = once(child, "exit");
+  await once(child.stdout, "data");
+  const startTicks = readProcess(child.pid ?? 0)?.startTicks ?? 0;
+  const run = { runId, uid: process.getuid?.() ?? 0, sessions: new Set<number>(), exclude: process.pid };
+  const found = [0, startTicks, startTicks + 1].map((since) => findMembers({ ...run, startTicks: since }));
+  t.deepEqual(
+    found.map((members) => members.map(({ pid }) => pid)),
+    [[child.pid], [child.pid], []],
+  );
+  child.stdin.end();
+  await exited;
 });
 
 test("what comes in place of a supervisor's words is refused or bounded", (t) => {
@@ -202,7 +222,7 @@ cgroupTest("a cgroup ends what nothing else finds (root and cgroup v2 only)", as
     },
   );
   await new Promise((resolve) => child.stdout.once("data", resolve));
-  const run = { runId: "none", uid: 0, sessions: new Set<number>(), exclude: process.pid };
+  const run = { runId: "none", uid: 0, startTicks: 0, sessions: new Set<number>(), exclude: process.pid };
   t.is(await endProcesses(run, { signal: "SIGKILL", graceMs: 0, cgroup }), 0);
   t.is((await readFile(`${cgroup}/cgroup.procs`, "utf8")).trim(), "");
   await rmdir(cgroup);
@@ -223,6 +243,7 @@ test("what the last one leaves behind when it hears the signal is ended, too", a
   const run = {
     runId,
     uid: process.getuid?.() ?? 0,
+    startTicks: 0,
     sessions: new Set([child.pid ?? 0]),
     exclude: process.pid,
   };
@@ -258,7 +279,13 @@ cgroupTest("a cgroup freezes what nothing else finds (root and cgroup v2 only)",
   const loop = 'echo 0 > "$0/cgroup.procs"; echo; exec env -i setsid sh -c "while :; do :; done"';
   const child = spawn("/bin/sh", ["-c", loop, cgroup], { stdio: ["ignore", "pipe", "inherit"] });
   await new Promise((resolve) => child.stdout.once("data", resolve));
-  const run = { runId: "no such run", uid: 0, sessions: new Set<number>(), exclude: process.pid };
+  const run = {
+    runId: "no such run",
+    uid: 0,
+    startTicks: 0,
+    sessions: new Set<number>(),
+    exclude: process.pid,
+  };
   const events = (): Promise<string> => readFile(`${cgroup}/cgroup.events`, "utf8");
   const freezer = new Freezer(run, cgroup);
   await freezer.freeze();

@@ -1,10 +1,9 @@
 /**
  * Starts the main process of an app, in a session of its own, and carries its output to the log.
  */
-import { execFile, spawn } from "node:child_process";
+import { execFileSync, spawn } from "node:child_process";
 import { closeSync, constants, openSync, unlinkSync } from "node:fs";
 import { Socket } from "node:net";
-import { promisify } from "node:util";
 import { OutputFlow } from "../../lib/output-flow.mjs";
 import { readProcess } from "../../lib/process-table.mjs";
 import { runIdVariable } from "../../lib/run-cookie.mjs";
@@ -31,6 +30,7 @@ import { describeSpawnFailure, missingProgram } from "./spawn-failure.mjs";
  */
 
 const chunkBytes = 64 * 1024;
+const makePipesMs = 10_000;
 const outputPipes = /** @type {const} */ ([
   { path: "stdout.pipe", source: "o" },
   { path: "stderr.pipe", source: "e" },
@@ -40,7 +40,7 @@ const outputPipes = /** @type {const} */ ([
  * Makes the pipes for stdout and stderr in the working directory. They are named pipes and not the socket pairs that
  * Node makes by itself, because a program cannot open `/dev/stdout` when that is a socket.
  */
-export async function makeOutputPipes() {
+export function makeOutputPipes() {
   for (const { path } of outputPipes) {
     try {
       unlinkSync(path);
@@ -48,7 +48,11 @@ export async function makeOutputPipes() {
       // There is none of an earlier start.
     }
   }
-  await promisify(execFile)("mkfifo", ["-m", "600", ...outputPipes.map(({ path }) => path)]);
+  // Not beside other work: there is none yet, and to be told of its end takes longer than to wait for it.
+  execFileSync("mkfifo", ["-m", "600", ...outputPipes.map(({ path }) => path)], {
+    stdio: ["ignore", "ignore", "pipe"],
+    timeout: makePipesMs,
+  });
 }
 
 /**

@@ -49,6 +49,7 @@ export class SupervisedRuns {
     this.#policy = new RestartPolicy(spec.restart);
     this.#run = {
       runId: spec.runId,
+      startTicks: this.#state.supervisor.startTicks,
       uid: process.getuid?.() ?? 0,
       sessions: new Set(),
       exclude: process.pid,
@@ -103,7 +104,7 @@ export class SupervisedRuns {
     await this.#log.open();
     try {
       if (this.#spec.terminal === true) this.#terminal = new AppTerminal(this.#log);
-      else await makeOutputPipes();
+      else makeOutputPipes();
       if (this.#spec.cgroup !== null) await waitForCgroup(this.#spec.cgroup);
       await this.#runUntilDone();
     } catch (error) {

@@ -14,7 +14,10 @@ export async function sweep() {
   }
   // Either file may be damaged; without both there is nothing by which the processes could be told.
   const runId = spec?.runId ?? state?.runId;
-  const run = { runId: runId ?? "", uid: process.getuid?.() ?? 0, sessions: new Set(), exclude: process.pid };
+  const run = {
+    ...{ runId: runId ?? "", startTicks: 0, uid: process.getuid?.() ?? 0 },
+    ...{ sessions: new Set(), exclude: process.pid },
+  };
   const { signal, graceMs } = spec?.stop ?? { signal: "SIGTERM", graceMs: 0 };
   const cgroup = spec?.cgroup ? `${spec.cgroup}/app` : null;
   const leftover = runId === undefined ? 0 : await endProcesses(run, { signal, graceMs, cgroup });
