@@ -130,22 +130,9 @@ export class ContainerControl {
     await this.#options.engine.operate(
       `${action} the container ${name}`,
       async (docker) => {
-        const container = docker.getContainer(id);
-        switch (action) {
-          case "start":
-            return container.start() as Promise<unknown>;
-          case "stop":
-            return container.stop() as Promise<unknown>;
-          case "restart":
-            return container.restart() as Promise<unknown>;
-          case "pause":
-            return container.pause() as Promise<unknown>;
-          case "unpause":
-            return container.unpause() as Promise<unknown>;
-          case "remove":
-            // Its anonymous volumes stay: a prune finds them.
-            return container.remove({ v: false }) as Promise<unknown>;
-        }
+        const container: Record<ControlAction, () => Promise<unknown>> = docker.getContainer(id);
+        // Anonymous volumes of one that is removed stay: a prune finds them.
+        await container[action]();
       },
       { timeoutMs },
     );
