@@ -91,12 +91,8 @@ export async function attachContainer(
     opened[Symbol.dispose]();
     throw new SvcError("app_not_running", "its container has just ended");
   }
-  const terminal = new AttachedTerminal(engine, containerId, {
-    sizes,
-    opened,
-    died: died.signal,
-    listening: resources.move(),
-  });
+  const attached = { engine, containerId, sizes, died: died.signal, listening: resources.move() };
+  const terminal = new AttachedTerminal(opened, attached);
   if (size !== undefined) terminal.resize(size);
   return terminal;
 }
@@ -107,30 +103,24 @@ const endedWithin = 5_000;
 const silenceMs = 1_000;
 
 interface Attached {
+  readonly engine: DockerEngine;
+  readonly containerId: string;
   readonly sizes: WatchedSizes;
-  readonly opened: EngineStream<Duplex>;
   /** Aborts when the container ends. */
   readonly died: AbortSignal;
   readonly listening: Disposable;
 }
 
 class AttachedTerminal extends EngineTerminal {
-  readonly #engine: DockerEngine;
-  readonly #id: string;
-  readonly #sizes: WatchedSizes;
-  readonly #died: AbortSignal;
-  readonly #listening: Disposable;
+  readonly #of: Attached;
 
-  constructor(engine: DockerEngine, id: string, { sizes, opened, died, listening }: Attached) {
+  constructor(opened: EngineStream<Duplex>, of: Attached) {
     super(opened);
-    this.#engine = engine;
-    this.#id = id;
-    this.#sizes = sizes;
-    this.#died = died;
-    this.#listening = listening;
+    this.#of = of;
   }
 
   protected async *read(chunks: AsyncIterable<Buffer>): AsyncGenerator<TerminalPiece, void> {
+    yield* this.#lastScreen();
     const iterator = chunks[Symbol.asyncIterator]();
     for (;;) {
       const next = await this.#beforeSilence(iterator.next());
@@ -140,30 +130,33 @@ class AttachedTerminal extends EngineTerminal {
   }
 
   async #beforeSilence<T>(next: Promise<T>): Promise<T | undefined> {
+    const { died } = this.#of;
     try {
-      return await unlessAborted(next, this.#died);
+      return await unlessAborted(next, died);
     } catch (error) {
-      if (!this.#died.aborted) throw error;
+      if (!died.aborted) throw error;
       return Promise.race([next, wait(silenceMs, undefined)]);
     }
   }
 
   protected async askExitCode(): Promise<number> {
-    const ended: unknown = await this.#engine.operate(
+    const { engine, containerId } = this.#of;
+    const ended: unknown = await engine.operate(
       "say how a container ended",
-      (docker) => docker.getContainer(this.#id).wait(),
+      (docker) => docker.getContainer(containerId).wait(),
       { timeoutMs: endedWithin },
     );
     return (ended as { StatusCode: number }).StatusCode;
   }
 
   /** From the log, which a terminal's container has as it was shown. */
-  protected async *shownBefore(): AsyncGenerator<TerminalPiece, void> {
-    const data = await this.#engine
+  async *#lastScreen(): AsyncGenerator<TerminalPiece, void> {
+    const { engine, containerId } = this.#of;
+    const data = await engine
       .call("read the last screen of a container", async (docker) => {
         const logs = promisify(docker.modem.dial.bind(docker.modem));
         const options = { stdout: true, stderr: true, tail: screenRows };
-        const path = `/containers/${this.#id}/logs?`;
+        const path = `/containers/${containerId}/logs?`;
         const request = { path, method: "GET", statusCodes: { 200: true }, isStream: true, options };
         return Buffer.concat(await Array.fromAsync((await logs(request)) as AsyncIterable<Buffer>));
       })
@@ -175,18 +168,15 @@ class AttachedTerminal extends EngineTerminal {
   /** Others go on typing, and the app with them. */
   async endInput(): Promise<void> {}
 
-  resize(size: TerminalSize): void {
-    this.#fit(size);
-  }
-
-  #fit(size: TerminalSize | undefined): void {
-    this.#sizes.set({ engine: this.#engine, containerId: this.#id }, this, size);
+  /** @param size undefined for one that nobody looks at any more */
+  resize(size: TerminalSize | undefined): void {
+    this.#of.sizes.set(this.#of, this, size);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    this.#listening[Symbol.dispose]();
+    this.#of.listening[Symbol.dispose]();
     this.close();
-    this.#fit(undefined);
+    this.resize(undefined);
     await Promise.resolve();
   }
 }

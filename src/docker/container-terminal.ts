@@ -43,7 +43,7 @@ export async function openContainerTerminal(
   const opened = await engine.open("open a terminal in a container", open, {
     of: `the container ${containerId}`,
   });
-  const terminal = new ExecTerminal(engine, programs, { containerId, execId, hasTerminal, opened });
+  const terminal = new ExecTerminal(opened, { engine, programs, containerId, execId, hasTerminal });
   if (hasTerminal) terminal.resize(size);
   return terminal;
 }
@@ -64,14 +64,12 @@ export abstract class EngineTerminal implements Terminal {
 
   protected abstract askExitCode(): Promise<number>;
   protected abstract read(chunks: AsyncIterable<Buffer>): AsyncIterable<TerminalPiece>;
-  protected abstract shownBefore(): AsyncIterable<TerminalPiece>;
   abstract endInput(): Promise<void>;
   abstract resize(size: TerminalSize): void;
   abstract [Symbol.asyncDispose](): Promise<void>;
 
   async *#read(): AsyncGenerator<TerminalPiece, void> {
     try {
-      yield* this.shownBefore();
       yield* this.read(this.#opened.chunks);
     } finally {
       this.#ended.resolve(undefined);
@@ -127,46 +125,37 @@ async function* apart(chunks: AsyncIterable<Buffer>): AsyncGenerator<TerminalPie
 }
 
 interface Executed {
+  readonly engine: DockerEngine;
+  readonly programs: ContainerPrograms;
   readonly containerId: string;
   readonly execId: string;
   readonly hasTerminal: boolean;
-  readonly opened: EngineStream<Duplex>;
 }
 
 class ExecTerminal extends EngineTerminal {
-  readonly #programs: ContainerPrograms;
-  readonly #containerId: string;
-  readonly #execId: string;
-  readonly #hasTerminal: boolean;
+  readonly #of: Executed;
   readonly #window: WindowSize;
 
-  constructor(
-    engine: DockerEngine,
-    programs: ContainerPrograms,
-    { containerId, execId, hasTerminal, opened }: Executed,
-  ) {
+  constructor(opened: EngineStream<Duplex>, of: Executed) {
     super(opened);
+    this.#of = of;
     this.#window = new WindowSize(({ columns, rows }) =>
-      engine.call("resize a terminal", (docker) => docker.getExec(execId).resize({ w: columns, h: rows })),
+      of.engine.call("resize a terminal", (docker) =>
+        docker.getExec(of.execId).resize({ w: columns, h: rows }),
+      ),
     );
-    this.#programs = programs;
-    this.#containerId = containerId;
-    this.#execId = execId;
-    this.#hasTerminal = hasTerminal;
   }
 
   protected read(chunks: AsyncIterable<Buffer>): AsyncIterable<TerminalPiece> {
-    return this.#hasTerminal ? plain(chunks) : apart(chunks);
+    return this.#of.hasTerminal ? plain(chunks) : apart(chunks);
   }
 
   protected async askExitCode(): Promise<number> {
-    return (await this.#programs.inspect(this.#execId)).ExitCode ?? 0;
+    return (await this.#of.programs.inspect(this.#of.execId)).ExitCode ?? 0;
   }
 
-  protected async *shownBefore(): AsyncGenerator<TerminalPiece, void> {}
-
   async endInput(): Promise<void> {
-    if (this.#hasTerminal) await this.write(endOfInput);
+    if (this.#of.hasTerminal) await this.write(endOfInput);
     else this.end();
   }
 
@@ -177,6 +166,6 @@ class ExecTerminal extends EngineTerminal {
   /** The engine leaves what nobody looks at running. */
   async [Symbol.asyncDispose](): Promise<void> {
     this.close();
-    await this.#programs.end(this.#execId, this.#containerId);
+    await this.#of.programs.end(this.#of.execId, this.#of.containerId);
   }
 }
