@@ -29,6 +29,7 @@ const requestBytes = headerBytes + 56;
 const messageBytes = headerBytes + 72;
 /** More than the kernel puts into one answer. */
 const answerBytes = 64 * 1024;
+/** Netlink has its numbers in the machine's own order. */
 const isLittleEndian = endianness() === "LE";
 
 type Socket = (family: number, type: number, protocol: number) => number;
@@ -65,12 +66,13 @@ export function createSocketDiagnosis(): (table: SocketTable) => WaitingSocket[]
 
 function requestFor({ protocol, version }: SocketTable): Buffer {
   const request = Buffer.alloc(requestBytes);
-  writeUInt32(request, requestBytes, 0);
-  writeUInt16(request, byFamily, 4);
-  writeUInt16(request, requestDump, 6);
+  const view = new DataView(request.buffer, request.byteOffset);
+  view.setUint32(0, requestBytes, isLittleEndian);
+  view.setUint16(4, byFamily, isLittleEndian);
+  view.setUint16(6, requestDump, isLittleEndian);
   request[headerBytes] = families[version];
   request[headerBytes + 1] = protocols[protocol];
-  writeUInt32(request, waitingStates[protocol], headerBytes + 4);
+  view.setUint32(headerBytes + 4, waitingStates[protocol], isLittleEndian);
   return request;
 }
 
@@ -81,11 +83,13 @@ function addMessages(
   addresses: SocketAddresses,
   sockets: WaitingSocket[],
 ): boolean {
+  const view = new DataView(part.buffer, part.byteOffset, part.length);
+  const number = (at: number): number => view.getUint32(at, isLittleEndian);
   for (let at = 0; at + headerBytes <= part.length;) {
-    const length = readUInt32(part, at);
-    const type = readUInt16(part, at + 4);
+    const length = number(at);
+    const type = view.getUint16(at + 4, isLittleEndian);
     if (type === isDone) return true;
-    if (type === isError) throw new Error(`sock_diag: error ${readUInt32(part, at + headerBytes) | 0}`);
+    if (type === isError) throw new Error(`sock_diag: error ${number(at + headerBytes) | 0}`);
     if (length < messageBytes || at + length > part.length)
       throw new Error("sock_diag: a message is cut off");
     const body = at + headerBytes;
@@ -93,30 +97,11 @@ function addMessages(
       protocol,
       address: addresses.text(part.toString("latin1", body + 8, body + 8 + addressBytes[version])),
       port: part.readUInt16BE(body + 4),
-      uid: readUInt32(part, body + 64),
-      inode: readUInt32(part, body + 68),
+      uid: number(body + 64),
+      inode: number(body + 68),
     });
     // Messages begin at multiples of four.
     at += (length + 3) & ~3;
   }
   return false;
-}
-
-/** Netlink has its numbers in the machine's own order. */
-function readUInt32(bytes: Buffer, at: number): number {
-  return isLittleEndian ? bytes.readUInt32LE(at) : bytes.readUInt32BE(at);
-}
-
-function readUInt16(bytes: Buffer, at: number): number {
-  return isLittleEndian ? bytes.readUInt16LE(at) : bytes.readUInt16BE(at);
-}
-
-function writeUInt32(bytes: Buffer, value: number, at: number): void {
-  if (isLittleEndian) bytes.writeUInt32LE(value, at);
-  else bytes.writeUInt32BE(value, at);
-}
-
-function writeUInt16(bytes: Buffer, value: number, at: number): void {
-  if (isLittleEndian) bytes.writeUInt16LE(value, at);
-  else bytes.writeUInt16BE(value, at);
 }
