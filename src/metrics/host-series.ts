@@ -8,8 +8,6 @@ export function writeHost({ sample, cores }: HostReadings): string {
   const { load, filesystems, disks, interfaces, temperatures } = sample;
   const gauge = (name: string, help: string, ...samples: Sample[]): string =>
     writeFamily(name, "gauge", help, samples);
-  const counter = (name: string, help: string, samples: readonly Sample[]): string =>
-    writeFamily(name, "counter", help, samples);
   const optional = (name: string, help: string, value: number | undefined): string =>
     value === undefined ? "" : gauge(name, help, { value });
   const perFilesystem = (
@@ -26,9 +24,19 @@ export function writeHost({ sample, cores }: HostReadings): string {
         return value === undefined ? [] : [{ labels, value }];
       }),
     );
+  const perDevice = <T extends { name: string }>(
+    name: string,
+    help: string,
+    all: readonly T[],
+    of: (one: T) => number,
+  ): string => {
+    const samples = all.map((one) => ({ labels: { device: one.name }, value: of(one) }));
+    return writeFamily(name, "counter", help, samples);
+  };
   return [
-    counter(
+    writeFamily(
       "node_cpu_seconds_total",
+      "counter",
       "Seconds that processors spent in each mode.",
       cores.flatMap((core, cpu) =>
         Object.entries(core).map(([mode, ticks]: [string, number]) => ({
@@ -61,26 +69,10 @@ export function writeHost({ sample, cores }: HostReadings): string {
     perFilesystem("node_filesystem_files_free", "Free inodes.", ({ inodes, usedInodes }) =>
       inodes === undefined ? undefined : inodes - (usedInodes ?? 0),
     ),
-    counter(
-      "node_disk_read_bytes_total",
-      "Bytes read from disks.",
-      disks.map(({ name: device, readBytes: value }) => ({ labels: { device }, value })),
-    ),
-    counter(
-      "node_disk_written_bytes_total",
-      "Bytes written to disks.",
-      disks.map(({ name: device, writtenBytes: value }) => ({ labels: { device }, value })),
-    ),
-    counter(
-      "node_network_receive_bytes_total",
-      "Bytes received.",
-      interfaces.map(({ name: device, receivedBytes: value }) => ({ labels: { device }, value })),
-    ),
-    counter(
-      "node_network_transmit_bytes_total",
-      "Bytes sent.",
-      interfaces.map(({ name: device, sentBytes: value }) => ({ labels: { device }, value })),
-    ),
+    perDevice("node_disk_read_bytes_total", "Bytes read from disks.", disks, (one) => one.readBytes),
+    perDevice("node_disk_written_bytes_total", "Bytes written to disks.", disks, (one) => one.writtenBytes),
+    perDevice("node_network_receive_bytes_total", "Bytes received.", interfaces, (one) => one.receivedBytes),
+    perDevice("node_network_transmit_bytes_total", "Bytes sent.", interfaces, (one) => one.sentBytes),
     gauge(
       "node_hwmon_temp_celsius",
       "What sensors say.",
