@@ -5,7 +5,7 @@ import { AuditReader } from "../audit/audit-reader.ts";
 import { AuditTrail } from "../audit/audit-trail.ts";
 import { systemClock, type Clock } from "../lib/clock.ts";
 import { DaemonMetrics } from "../metrics/daemon-metrics.ts";
-import { AlertFactsReader } from "../alerts/alert-facts.ts";
+import { readAlertFacts } from "../alerts/alert-facts.ts";
 import { AlertStore } from "../alerts/alert-store.ts";
 import { Alerts } from "../alerts/alerts.ts";
 import { createNotifier } from "../alerts/notifier.ts";
@@ -376,12 +376,11 @@ async function buildContext(options: ContextOptions): Promise<DaemonContext> {
     turns,
     log,
   });
-  const alertFacts = new AlertFactsReader({ apps, hostMetrics, now });
   const alerts = resources.use(
     new Alerts({
       rules: config.alerts,
       store: new AlertStore(store, log),
-      facts: () => alertFacts.read(),
+      facts: () => readAlertFacts({ apps, hostMetrics, now }),
       notify: createNotifier(scheduler.plainActions, selfUid),
       onChange: events.onAlert,
       intervalMs: config.metrics.intervalSecs * 1000,

@@ -1,7 +1,7 @@
 /** When backups are made by themselves, and when they should have been. */
 import assert from "node:assert/strict";
 import test from "ava";
-import { AlertFactsReader } from "../../src/alerts/alert-facts.ts";
+import { readAlertFacts } from "../../src/alerts/alert-facts.ts";
 import { findingsOf } from "../../src/alerts/alert-rules.ts";
 import { AppRegistry } from "../../src/apps/app-registry.ts";
 import { insertApp } from "../../src/apps/app-record.ts";
@@ -76,17 +76,19 @@ test("an app is overdue an hour after its policy wanted a backup, until there is
 test("the alert of a backup that is overdue begins and ends with the app's own state", async (t) => {
   await using all = await setUp(["web"]);
   const { clock, states, catalogue } = all;
-  const facts = new AlertFactsReader({
+  const sources = {
     apps: {
       states: () => Promise.resolve(new Map()),
       backupStates: () => new Map([["web", states.of(all.app("web"))]]),
     },
     hostMetrics: { readings: () => undefined },
     now: () => clock.nowMs(),
-  });
+  };
   const rule = { name: "old", when: "backup_overdue", path: undefined, abovePercent: 90 } as const;
   const found = async () =>
-    findingsOf({ ...rule, forSecs: 0, action: undefined }, await facts.read())?.map(({ subject }) => subject);
+    findingsOf({ ...rule, forSecs: 0, action: undefined }, await readAlertFacts(sources))?.map(
+      ({ subject }) => subject,
+    );
   await catalogue.setPolicy("web", JSON.stringify(nightly));
   clock.pass(16 * hourMs);
   t.deepEqual(await found(), []);
