@@ -14,7 +14,7 @@ function Page() {
   if (value.kind === "out") return <SignInView message={value.message} />;
   const { api, node } = value;
   const { view, args } = route.value;
-  const View = views[view].show;
+  const View = views[view];
   return (
     <Frame node={node}>
       <Guarded of={route.value}>

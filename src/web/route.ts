@@ -1,7 +1,7 @@
 /** Which view is shown: it stands in the fragment, which the daemon never sees. */
 import { signal } from "@preact/signals";
 
-/** The first word of the fragment. */
+/** The first word of the fragment, in the order of the navigation. */
 export const viewNames = [
   "overview",
   "apps",
@@ -16,6 +16,11 @@ export const viewNames = [
 ] as const;
 
 export type ViewName = (typeof viewNames)[number];
+
+/** The entry of the navigation that a view belongs to. */
+export function entryOf(view: ViewName): ViewName {
+  return view === "install" ? "apps" : view;
+}
 
 export interface Route {
   readonly view: ViewName;

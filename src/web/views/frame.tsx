@@ -3,10 +3,9 @@ import { useEffect, useRef } from "preact/hooks";
 import type { NodeView } from "../node-view.ts";
 import { Icon } from "../parts/icon.tsx";
 import { plainText } from "../plain-text.ts";
-import { pathTo, route, viewNames } from "../route.ts";
+import { entryOf, pathTo, route, viewNames } from "../route.ts";
 import { signOut } from "../session.ts";
 import { texts } from "../texts.ts";
-import { views } from "../views.tsx";
 
 /** What is around every view: where one is, who one is, and whether what is shown is live. */
 export function Frame({ node, children }: { node: NodeView; children: ComponentChildren }) {
@@ -51,7 +50,7 @@ export function Frame({ node, children }: { node: NodeView; children: ComponentC
 
 /** Where one is stays in sight, also where there is no room for all entries. */
 function Navigation() {
-  const { entry } = views[route.value.view];
+  const entry = entryOf(route.value.view);
   const nav = useRef<HTMLElement>(null);
   useEffect(() => {
     const at = nav.current?.querySelector<HTMLElement>("[aria-current]");
@@ -60,11 +59,11 @@ function Navigation() {
   return (
     <nav ref={nav} aria-label={texts.mainNavigation}>
       {viewNames
-        .filter((name) => views[name].entry === name)
+        .filter((name) => entryOf(name) === name)
         .map((name) => (
           <a key={name} href={pathTo(name)} aria-current={entry === name ? "page" : undefined}>
             <Icon of={name} />
-            {views[name].title}
+            {texts[name].title}
           </a>
         ))}
     </nav>
