@@ -58,7 +58,6 @@ export const texts = {
   },
 
   signIn: {
-    title: "Sign in",
     how: "On this machine, run this command, and open the address that it prints:",
     command: "svc web",
     inCheckout: "In a checkout of svc where npm start runs:",

@@ -11,7 +11,6 @@ export const backupTexts = {
     app: "App",
     newest: "Newest backup",
     proven: "Last restored",
-    next: "Next backup",
     count: "Backups",
     made: "Made",
     storage: "Storage",
