@@ -1,6 +1,6 @@
 /** An app's log, line by line. */
 import { signal, type ReadonlySignal } from "@preact/signals";
-import type { Api } from "./api.ts";
+import { describeError, type Api } from "./api.ts";
 import { connectConsole, type ConsoleSaid } from "./console-connection.ts";
 import { plainLine } from "./plain-text.ts";
 import { texts } from "./texts.ts";
@@ -18,25 +18,19 @@ export interface LogBlock {
 
 export class LogLines {
   readonly #blocks = signal<readonly LogBlock[]>([]);
-  /** Why no more comes: undefined while more may come. */
+  readonly blocks: ReadonlySignal<readonly LogBlock[]> = this.#blocks;
   readonly #end = signal<string | undefined>(undefined);
+  /** Why no more comes: undefined while more may come. */
+  readonly end: ReadonlySignal<string | undefined> = this.#end;
   readonly #decoder = new TextDecoder();
   readonly #over = new AbortController();
   #rest = "";
   #waiting: string[] = [];
 
-  constructor(api: Api, appId: string, describe: (error: unknown) => string) {
+  constructor(api: Api, appId: string) {
     this.#open(api, appId).catch((error: unknown) => {
-      if (!this.#over.signal.aborted) this.#end.value = describe(error);
+      if (!this.#over.signal.aborted) this.#end.value = describeError(error);
     });
-  }
-
-  get blocks(): ReadonlySignal<readonly LogBlock[]> {
-    return this.#blocks;
-  }
-
-  get end(): ReadonlySignal<string | undefined> {
-    return this.#end;
   }
 
   close(): void {

@@ -33,8 +33,13 @@ export class LongWork<Result extends { case: string; value: unknown }> {
   readonly #begin: Begin<Result>;
   readonly #onResult: (result: Result) => unknown;
   readonly #steps = signal<readonly Progress[]>([]);
+  /** In order; the last one goes on, for as long as the work is busy. */
+  readonly steps: ReadonlySignal<readonly Progress[]> = this.#steps;
   readonly #question = signal<Question | undefined>(undefined);
+  readonly question: ReadonlySignal<Question | undefined> = this.#question;
   readonly #failure = signal("");
+  /** Empty when nothing failed. */
+  readonly failure: ReadonlySignal<string> = this.#failure;
   readonly #over = signal<AbortController | undefined>(undefined);
   #accepted = nothing;
   #isGone = false;
@@ -42,20 +47,6 @@ export class LongWork<Result extends { case: string; value: unknown }> {
   constructor(begin: Begin<Result>, onResult: (result: Result) => unknown) {
     this.#begin = begin;
     this.#onResult = onResult;
-  }
-
-  /** In order; the last one goes on, for as long as the work is busy. */
-  get steps(): ReadonlySignal<readonly Progress[]> {
-    return this.#steps;
-  }
-
-  get question(): ReadonlySignal<Question | undefined> {
-    return this.#question;
-  }
-
-  /** Empty when nothing failed. */
-  get failure(): ReadonlySignal<string> {
-    return this.#failure;
   }
 
   get isBusy(): boolean {

@@ -25,8 +25,12 @@ export class NodeView {
   readonly #onEnd: (error: unknown) => void;
   readonly #over = new AbortController();
   readonly #apps = signal<ReadonlyMap<string, App> | undefined>(undefined);
+  /** By id; undefined until they are known. */
+  readonly apps: ReadonlySignal<ReadonlyMap<string, App> | undefined> = this.#apps;
   readonly #status = signal<GetStatusResponse | undefined>(undefined);
+  readonly status: ReadonlySignal<GetStatusResponse | undefined> = this.#status;
   readonly #connection = signal<Connection>("connecting");
+  readonly connection: ReadonlySignal<Connection> = this.#connection;
   /** Apps that changed and were not read since; undefined: everything. */
   #stale: Set<string> | undefined = new Set();
   #isReading = false;
@@ -48,19 +52,6 @@ export class NodeView {
     signal.addEventListener("abort", () => clearInterval(timer));
     // Whoever comes back to it wants to know at once.
     document.addEventListener("visibilitychange", ask, { signal });
-  }
-
-  /** By id; undefined until they are known. */
-  get apps(): ReadonlySignal<ReadonlyMap<string, App> | undefined> {
-    return this.#apps;
-  }
-
-  get status(): ReadonlySignal<GetStatusResponse | undefined> {
-    return this.#status;
-  }
-
-  get connection(): ReadonlySignal<Connection> {
-    return this.#connection;
   }
 
   /** Calls `listener` with everything that the stream tells, a `reset` among it. */

@@ -1,8 +1,8 @@
 import { useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { memo } from "preact/compat";
-import { describeError } from "../api.ts";
 import { linesPerBlock, LogLines, type LogBlock } from "../log-lines.ts";
+import { CheckField } from "../parts/field.tsx";
 import { texts } from "../texts.ts";
 import type { ViewProps } from "../view-props.ts";
 
@@ -17,7 +17,7 @@ export function LogView({ api, node, appId }: Pick<ViewProps, "api" | "node"> & 
     wasLost.current = connection === "lost";
   }, [connection]);
   useEffect(() => {
-    const lines = new LogLines(api, appId, describeError);
+    const lines = new LogLines(api, appId);
     log.value = lines;
     return () => lines.close();
   }, [api, appId, opened.value]);
@@ -57,14 +57,11 @@ function Lines({ log, appId }: { log: LogLines; appId: string }) {
           value={wanted.value}
           onInput={({ currentTarget }) => (wanted.value = currentTarget.value)}
         />
-        <label>
-          <input
-            type="checkbox"
-            checked={follows.value}
-            onChange={({ currentTarget }) => (follows.value = currentTarget.checked)}
-          />{" "}
-          {texts.log.follow}
-        </label>
+        <CheckField
+          label={texts.log.follow}
+          value={follows.value}
+          onCheck={(value) => (follows.value = value)}
+        />
       </div>
       <div class="log" ref={box} tabIndex={0} role="log" aria-live="off" aria-label={texts.log.label(appId)}>
         {blocks.length === 0 && <p class="quiet">{texts.log.empty}</p>}
