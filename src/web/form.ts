@@ -1,8 +1,7 @@
 /** A form that sends what was typed: the daemon says what is wrong with it, and what was typed stays. */
 import { useSignal } from "@preact/signals";
 import { useAction } from "./action.ts";
-import { goToFirstProblem } from "./first-problem.ts";
-import { problemsOf, type Problems } from "./problems.ts";
+import { goToFirstProblem, problemsOf, type Problems } from "./problems.ts";
 
 export interface Form<Draft> {
   readonly draft: Draft;

@@ -9,3 +9,9 @@ export function problemsOf(error: unknown): Problems {
   if (payload?.case !== "invalidRequest") return { "": describeError(error) };
   return Object.fromEntries(payload.value.violations.map(({ field, description }) => [field, description]));
 }
+
+/** Goes to the first field that something is said of: it may be out of sight of whoever pressed the button. */
+export function goToFirstProblem(form: HTMLFormElement): void {
+  // By then it is drawn.
+  setTimeout(() => form.querySelector<HTMLElement>("[aria-invalid=true]")?.focus());
+}

@@ -4,11 +4,11 @@ import type { App, AppSettings } from "../../../gen/svc/v1/app_pb.ts";
 import { useAction } from "../action.ts";
 import { describeError, type Api } from "../api.ts";
 import { isRunning } from "../app-state.ts";
-import { goToFirstProblem } from "../first-problem.ts";
 import { Failure } from "../parts/failure.tsx";
 import { Field, type Described } from "../parts/field.tsx";
 import { Text } from "../parts/text.tsx";
 import { ended, plainText } from "../plain-text.ts";
+import { goToFirstProblem, type Problems } from "../problems.ts";
 import {
   chosenValues,
   fieldsOf,
@@ -24,7 +24,7 @@ export function SettingsView({ api, app }: { api: Api; app: App }) {
   const restarting = useAction();
   const settings = useSignal<AppSettings | undefined>(undefined);
   const draft = useSignal<Draft>({});
-  const problems = useSignal<Readonly<Record<string, string>>>({});
+  const problems = useSignal<Problems>({});
   const said = useSignal("");
   const isSaving = useSignal(false);
   useEffect(() => {

@@ -2,18 +2,18 @@ import type { Client } from "@connectrpc/connect";
 import { useSignal } from "@preact/signals";
 import { useEffect, useMemo } from "preact/hooks";
 import type { Schedule, ScheduleFiring, ScheduleService } from "../../../../gen/svc/v1/schedule_pb.ts";
-import { goToFirstProblem } from "../../first-problem.ts";
+import { useForm } from "../../form.ts";
 import type { NodeView } from "../../node-view.ts";
-import { Failure } from "../../parts/failure.tsx";
 import { ChoiceField, Field, TextField } from "../../parts/field.tsx";
+import { FormEnd } from "../../parts/form-end.tsx";
 import { Heading } from "../../parts/heading.tsx";
 import { Text } from "../../parts/text.tsx";
 import { When } from "../../parts/when.tsx";
 import { plainText } from "../../plain-text.ts";
-import { problemsOf, type Problems } from "../../problems.ts";
+import { problemsOf } from "../../problems.ts";
 import { pathTo } from "../../route.ts";
 import { scheduleTexts } from "../../texts/schedules.ts";
-import { draftOf, fieldsOfType, requestOf, rootTypes, type ScheduleDraft } from "./schedule-draft.ts";
+import { draftOf, fieldsOfType, requestOf, rootTypes } from "./schedule-draft.ts";
 import { TriggerBuilder } from "./trigger-builder.tsx";
 
 const { form: says, actions, editTitle, addTitle } = scheduleTexts;
@@ -32,49 +32,28 @@ interface Props {
 export function ScheduleForm({ client, node, before: read }: Props) {
   // The draft was made of this one: with the revision of a later one it would undo what others changed.
   const before = useMemo(() => read, []);
-  const draft = useSignal(draftOf(before));
-  const problems = useSignal<Problems>({});
-  const isBusy = useSignal(false);
   const isMoreOpen = useSignal(false);
-  const { type, trigger, timeZone } = draft.value;
+  const form = useForm(draftOf(before), async (draft, _set, signal) => {
+    try {
+      const { owner, id } = await client.upsertSchedule(requestOf(draft, before));
+      // Who looks at something else by now goes on with that.
+      if (!signal.aborted) location.hash = pathTo("schedules", String(owner), id);
+    } catch (error) {
+      isMoreOpen.value ||= Object.keys(problemsOf(error)).some((field) => moreFields.includes(field));
+      throw error;
+    }
+    return "";
+  });
+  const { type, trigger, timeZone, command, isEnabled } = form.draft;
   const isRoot = node.status.value?.caller?.root === true;
-  const set = (change: Partial<ScheduleDraft>): void => void (draft.value = { ...draft.value, ...change });
   const leave =
     before === undefined ? pathTo("schedules") : pathTo("schedules", String(before.owner), before.id);
-
-  const save = async (event: SubmitEvent): Promise<void> => {
-    event.preventDefault();
-    const form = event.currentTarget as HTMLFormElement;
-    if (isBusy.value || !form.reportValidity()) return;
-    isBusy.value = true;
-    problems.value = {};
-    try {
-      const { owner, id } = await client.upsertSchedule(requestOf(draft.value, before));
-      location.hash = pathTo("schedules", String(owner), id);
-    } catch (error) {
-      problems.value = problemsOf(error);
-      isMoreOpen.value ||= Object.keys(problems.value).some((field) => moreFields.includes(field));
-      goToFirstProblem(form);
-    } finally {
-      isBusy.value = false;
-    }
-  };
-  const typed = (field: keyof ScheduleDraft, of: string = field) => ({
-    value: String(draft.value[field]),
-    problem: problems.value[of],
-    onType: (value: string) => set({ [field]: value }),
-  });
   const number = (min: number, max: number) => ({ type: "number" as const, min, max, required: true });
   const apps = [...(node.apps.value?.values() ?? [])].map(
     ({ id, name }) => [id, plainText(`${name} (${id})`)] as const,
   );
-  const uses = (field: "app" | "command" | "url" | "storages" | "keep"): boolean =>
-    fieldsOfType[type]?.includes(field) === true;
+  const used = fieldsOfType[type] ?? [];
   const types = Object.entries(actions).filter(([name]) => isRoot || !rootTypes.includes(name));
-  /** What is said of a field that is not shown is said above the button. */
-  const elsewhere = Object.entries(problems.value)
-    .filter(([field]) => !shownFields.includes(field))
-    .map(([, problem]) => problem);
   return (
     <>
       {before === undefined && (
@@ -83,70 +62,70 @@ export function ScheduleForm({ client, node, before: read }: Props) {
         </a>
       )}
       <Heading title={before === undefined ? addTitle : editTitle(plainText(before.id))} />
-      <form class="card settings" onSubmit={(event) => void save(event)}>
+      <form class="card settings" onSubmit={form.submit}>
         {before === undefined && (
-          <TextField label={says.id} hint={says.idHint} input={{ required: true }} {...typed("id")} />
+          <TextField label={says.id} hint={says.idHint} input={{ required: true }} {...form.of("id")} />
         )}
-        <ChoiceField label={says.type} choices={types} {...typed("type", "action.type")} />
-        {uses("command") && (
-          <Field label={says.command} problem={problems.value["action.command"]}>
+        <ChoiceField label={says.type} choices={types} {...form.of("type", "action.type")} />
+        {used.includes("command") && (
+          <Field label={says.command} problem={form.of("command", "action.command").problem}>
             {(described) => (
               <textarea
                 {...described}
                 required
                 rows={3}
                 spellcheck={false}
-                value={draft.value.command}
-                onInput={({ currentTarget }) => set({ command: currentTarget.value })}
+                value={command}
+                onInput={({ currentTarget }) => form.set({ command: currentTarget.value })}
               />
             )}
           </Field>
         )}
-        {uses("app") && (
+        {used.includes("app") && (
           <ChoiceField
             label={says.app}
             choices={[["", says.noApp], ...apps]}
-            {...typed("app", "action.app")}
+            {...form.of("app", "action.app")}
           />
         )}
-        {uses("url") && (
+        {used.includes("url") && (
           <>
             <TextField
               label={says.url}
               input={{ type: "url", required: true }}
-              {...typed("url", "action.url")}
+              {...form.of("url", "action.url")}
             />
             <ChoiceField
               label={says.method}
               choices={methods.map((method) => [method, method])}
-              {...typed("method", "action.method")}
+              {...form.of("method", "action.method")}
             />
-            <TextField label={says.body} {...typed("body", "action.body")} />
+            <TextField label={says.body} {...form.of("body", "action.body")} />
           </>
         )}
-        {uses("storages") && (
+        {used.includes("storages") && (
           <TextField
             label={says.storages}
             hint={says.storagesHint}
-            {...typed("storages", "action.storages")}
+            {...form.of("storages", "action.storages")}
           />
         )}
-        {uses("keep") && (
+        {used.includes("keep") && (
           <TextField
             label={says.keep}
             hint={says.keepHint}
             input={{ type: "number", min: 1, max: 100_000 }}
-            {...typed("keep", "action.keep")}
+            {...form.of("keep", "action.keep")}
           />
         )}
-        <TriggerBuilder apps={apps} trigger={trigger} onBuilt={(built) => set({ trigger: built })} />
+        <TriggerBuilder apps={apps} trigger={trigger} onBuilt={(built) => form.set({ trigger: built })} />
         <TextField
           label={says.trigger}
           hint={says.triggerHint}
           input={{ required: true }}
-          {...typed("trigger")}
+          {...form.of("trigger")}
         />
-        <TextField label={says.timeZone} hint={says.timeZoneHint} {...typed("timeZone", "time_zone")} />
+        <TextField label={says.timeZone} hint={says.timeZoneHint} {...form.of("timeZone", "time_zone")} />
         <Preview client={client} trigger={trigger.trim()} timeZone={timeZone.trim()} />
         <details
           open={isMoreOpen.value}
@@ -154,35 +133,31 @@ export function ScheduleForm({ client, node, before: read }: Props) {
           onInvalidCapture={({ currentTarget }) => (currentTarget.open = true)}
         >
           <summary>{says.more}</summary>
-          <TextField label={says.timeout} input={number(1, 3600)} {...typed("timeout")} />
-          <TextField label={says.retries} input={number(0, 10)} {...typed("retries")} />
-          <TextField label={says.jitter} input={number(0, 3600)} {...typed("jitter", "jitter_secs")} />
+          <TextField label={says.timeout} input={number(1, 3600)} {...form.of("timeout")} />
+          <TextField label={says.retries} input={number(0, 10)} {...form.of("retries")} />
+          <TextField label={says.jitter} input={number(0, 3600)} {...form.of("jitter", "jitter_secs")} />
           <ChoiceField
             label={says.catchUp}
             choices={Object.entries(says.catchUps)}
-            {...typed("catchUp", "catch_up")}
+            {...form.of("catchUp", "catch_up")}
           />
         </details>
-        <TextField label={says.comment} {...typed("comment")} />
+        <TextField label={says.comment} {...form.of("comment")} />
         <Field label={says.enabled}>
           {(described) => (
             <input
               {...described}
               type="checkbox"
-              checked={draft.value.isEnabled}
-              onChange={({ currentTarget }) => set({ isEnabled: currentTarget.checked })}
+              checked={isEnabled}
+              onChange={({ currentTarget }) => form.set({ isEnabled: currentTarget.checked })}
             />
           )}
         </Field>
-        <Failure says={elsewhere.join(" ")} />
-        <div class="row">
-          <button type="submit" aria-busy={isBusy.value}>
-            {says.save}
-          </button>
+        <FormEnd form={form} action={says.save}>
           <a class="button" href={leave}>
             {says.leave}
           </a>
-        </div>
+        </FormEnd>
       </form>
     </>
   );
@@ -190,16 +165,6 @@ export function ScheduleForm({ client, node, before: read }: Props) {
 
 /** Those that few people change. */
 const moreFields: readonly string[] = ["timeout", "retries", "jitter_secs", "catch_up"];
-
-/** Fields of the request that a problem is shown beside. */
-const shownFields: readonly string[] = [
-  "id",
-  "trigger",
-  "time_zone",
-  "comment",
-  ...moreFields,
-  ...["type", "command", "app", "url", "method", "body", "storages", "keep"].map((name) => `action.${name}`),
-];
 
 /** When it would run, as one types. */
 function Preview({
