@@ -29,21 +29,16 @@ interface Props {
 
 /** Writes a trigger for whoever does not know how: each choice is written at once, where it can be changed further. */
 export function TriggerBuilder({ apps, trigger, onBuilt }: Props) {
-  const known = useMemo(() => choiceOf(trigger), []);
-  const often = useSignal(known.often);
-  const time = useSignal(known.time);
-  const day = useSignal(known.day);
-  /** Empty for any. */
-  const app = useSignal(known.app);
-  const chosen = (): string | undefined =>
-    triggerOf({ often: often.value, time: time.value, day: day.value, app: app.value });
-  const build = (): void => {
-    const built = chosen();
+  const choice = useSignal(useMemo(() => choiceOf(trigger), []));
+  const choose = (change: Partial<Choice>): void => {
+    choice.value = { ...choice.value, ...change };
+    const built = triggerOf(choice.value);
     if (built !== undefined) onBuilt(built);
   };
+  const { often, time, day, app } = choice.value;
   // What was changed further is no choice of these any more.
-  const written = chosen();
-  const shown = written === undefined || written === trigger ? often.value : "typed";
+  const written = triggerOf(choice.value);
+  const shown = written === undefined || written === trigger ? often : "typed";
   const asked = asksFor[shown];
   return (
     <>
@@ -51,41 +46,29 @@ export function TriggerBuilder({ apps, trigger, onBuilt }: Props) {
         label={says.label}
         choices={Object.entries(says.often)}
         value={shown}
-        onType={(value) => {
-          often.value = value as Often;
-          build();
-        }}
+        onType={(value) => choose({ often: value as Often })}
       />
       {asked === "day and time" && (
         <ChoiceField
           label={says.day}
           choices={Object.entries(says.days)}
-          value={day.value}
-          onType={(value) => {
-            day.value = value;
-            build();
-          }}
+          value={day}
+          onType={(value) => choose({ day: value })}
         />
       )}
       {asked === "app" && (
         <ChoiceField
           label={says.app}
           choices={[["", says.anyApp], ...apps]}
-          value={app.value}
-          onType={(value) => {
-            app.value = value;
-            build();
-          }}
+          value={app}
+          onType={(value) => choose({ app: value })}
         />
       )}
       {(asked === "time" || asked === "day and time") && (
         <TextField
           label={says.time}
-          value={time.value}
-          onType={(value) => {
-            time.value = value;
-            build();
-          }}
+          value={time}
+          onType={(value) => choose({ time: value })}
           input={{ type: "time", required: true }}
         />
       )}
