@@ -1,25 +1,25 @@
 import { useSignal } from "@preact/signals";
-import { useEffect, useId, useMemo } from "preact/hooks";
+import { useId, useMemo } from "preact/hooks";
 import type { App, AppDisk } from "../../../gen/svc/v1/app_pb.ts";
 import { FileService } from "../../../gen/svc/v1/file_pb.ts";
-import { describeError, type Api } from "../api.ts";
+import { useLive } from "../live.ts";
 import { Failure } from "../parts/failure.tsx";
 import { Meter, percentOf } from "../parts/meter.tsx";
 import { Text } from "../parts/text.tsx";
 import { plainText, sentence } from "../plain-text.ts";
 import { texts } from "../texts.ts";
 import { formatBytes } from "../units.ts";
+import type { ViewProps } from "../view-props.ts";
 import { Usage } from "./files/usage.tsx";
 
 const { disk } = texts;
 
-interface Props {
-  readonly api: Api;
+interface Props extends Pick<ViewProps, "api" | "node"> {
   readonly app: App;
 }
 
 /** What an app takes on the disk, measured when somebody wants to see it. */
-export function AppDiskView({ api, app }: Props) {
+export function AppDiskView(props: Props) {
   const id = useId();
   const isOpen = useSignal(false);
   return (
@@ -27,34 +27,22 @@ export function AppDiskView({ api, app }: Props) {
       <h2 id={id}>{disk.title}</h2>
       <details onToggle={({ currentTarget }) => (isOpen.value = currentTarget.open)}>
         <summary>{disk.measure}</summary>
-        {isOpen.value && <Picture api={api} app={app} />}
+        {isOpen.value && <Picture {...props} />}
       </details>
     </section>
   );
 }
 
-function Picture({ api, app: { id, directory } }: Props) {
+function Picture({ api, node, app: { id, directory } }: Props) {
   const files = useMemo(() => api.client(FileService), [api]);
-  const found = useSignal<AppDisk | undefined>(undefined);
-  const failure = useSignal("");
-  useEffect(() => {
-    const over = new AbortController();
-    api.apps.getAppDisk({ id }, { signal: over.signal }).then(
-      (read) => (found.value = read),
-      (error: unknown) => {
-        if (!over.signal.aborted) failure.value = describeError(error);
-      },
-    );
-    return () => over.abort();
-  }, [api, id]);
+  const { value, failure } = useLive(node, [], (signal) => api.apps.getAppDisk({ id }, { signal }), [
+    api,
+    id,
+  ]);
   return (
     <>
-      <Failure says={failure.value} />
-      {found.value === undefined ? (
-        failure.value === "" && <p>{texts.loading}</p>
-      ) : (
-        <Parts of={found.value} />
-      )}
+      <Failure says={failure} />
+      {value === undefined ? failure === "" && <p>{texts.loading}</p> : <Parts of={value} />}
       <h3>{disk.directory}</h3>
       <Usage client={files} path={directory} />
     </>

@@ -76,7 +76,7 @@ export function AppView({ api, node, id }: { api: Api; node: NodeView; id: strin
               <pre>{app.lastLines.map(plainLine).join("\n")}</pre>
             </section>
           )}
-          <AppDiskView key={`disk ${id}`} api={api} app={app} />
+          <AppDiskView key={`disk ${id}`} api={api} node={node} app={app} />
         </div>
         <div>
           {app.placement !== undefined && <TasksView api={api} app={app} />}
