@@ -24,6 +24,30 @@ interface ConfirmProps {
   readonly children: ComponentChildren;
 }
 
+interface ConfirmButtonProps extends Omit<ConfirmProps, "onClose"> {
+  /** False: what it does takes nothing away. */
+  readonly isDanger?: boolean;
+  readonly isBusy?: boolean;
+}
+
+/** A button that asks before it does what it says. */
+export function ConfirmButton({ isDanger = true, isBusy, ...question }: ConfirmButtonProps) {
+  const isAsked = useSignal(false);
+  return (
+    <>
+      <button
+        type="button"
+        class={isDanger ? "danger" : undefined}
+        aria-busy={isBusy}
+        onClick={() => (isAsked.value = true)}
+      >
+        {question.action}
+      </button>
+      {isAsked.value && <Confirm {...question} onClose={() => (isAsked.value = false)} />}
+    </>
+  );
+}
+
 /**
  * A question before something that cannot be taken back. Escape and the first button leave everything as it is, and stop
  * what was begun.

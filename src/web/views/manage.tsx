@@ -1,16 +1,11 @@
 import { useSignal } from "@preact/signals";
-import type {
-  App,
-  AppSettings,
-  CloneAppResponse,
-  UpgradeAppResponse,
-  UpgradeAppEvent,
-} from "../../../gen/svc/v1/app_pb.ts";
+import { useEffect } from "preact/hooks";
+import type { App, AppSettings, UpgradeAppEvent } from "../../../gen/svc/v1/app_pb.ts";
 import { BackupService } from "../../../gen/svc/v1/backup_pb.ts";
 import type { Api } from "../api.ts";
 import { isRunning } from "../app-state.ts";
 import { useLongWork } from "../long-work.ts";
-import { Confirm } from "../parts/confirm.tsx";
+import { ConfirmButton } from "../parts/confirm.tsx";
 import { CheckField, TextField } from "../parts/field.tsx";
 import { Text } from "../parts/text.tsx";
 import { CancelWork, Work } from "../parts/work.tsx";
@@ -57,7 +52,7 @@ function Upgrade({ api, app }: Props) {
       before.value = await api.apps.getAppSettings({ id }, { signal }).catch(() => undefined);
       yield* api.apps.upgradeAppStream({ id, stopApp: true, ...wanted.value, ...accepted }, { signal });
     },
-    ({ value: { upToDate, from, to } }: { case: "result"; value: UpgradeAppResponse }) => {
+    ({ value: { upToDate, from, to } }) => {
       const moved = isBack.value ? manage.wentBack(from, to) : manage.upgraded(from, to);
       const changed = from === to ? manage.takenAnew(to) : moved;
       said.value = upToDate ? manage.upToDate(to) : changed;
@@ -135,7 +130,7 @@ function Copy({ api, app: { id } }: Props) {
   const work = useLongWork(
     (_accepted, signal) =>
       api.apps.cloneAppStream({ id, name: name.value.trim(), shareVolumes: share.value }, { signal }),
-    ({ value }: { case: "result"; value: CloneAppResponse }) =>
+    ({ value }) =>
       void (copied.value = {
         id: value.id,
         says: manage.copied(value.name, formatBytes(value.copiedBytes)),
@@ -176,17 +171,7 @@ function Copy({ api, app: { id } }: Props) {
 
 function Remove({ api, app }: Props) {
   const { id, name } = app;
-  const isAsked = useSignal(false);
   const backup = useSignal(false);
-  const lost = useSignal(manage.lostUnknown);
-  const ask = (): void => {
-    isAsked.value = true;
-    lost.value = manage.lostUnknown;
-    api.apps.getAppDisk({ id }).then(
-      ({ totalBytes }) => (lost.value = manage.lost(formatBytes(totalBytes))),
-      () => undefined,
-    );
-  };
   const remove = async (signal: AbortSignal): Promise<void> => {
     if (backup.value) await api.client(BackupService).createBackup({ appId: id }, { signal });
     signal.throwIfAborted();
@@ -195,24 +180,28 @@ function Remove({ api, app }: Props) {
     if (location.hash === pathTo("apps", id)) location.hash = pathTo("apps");
   };
   return (
-    <>
-      <button type="button" class="danger" onClick={ask}>
-        {manage.remove}
-      </button>
-      {isAsked.value && (
-        <Confirm
-          title={plainText(manage.removing(name))}
-          action={manage.remove}
-          typed={id}
-          onConfirm={remove}
-          onClose={() => (isAsked.value = false)}
-        >
-          <p>{lost.value}</p>
-          {isRunning(app) && <p>{manage.stopsFirst}</p>}
-          <p>{manage.jobs}</p>
-          <CheckField label={manage.keep} value={backup.value} onCheck={(value) => (backup.value = value)} />
-        </Confirm>
-      )}
-    </>
+    <ConfirmButton
+      title={plainText(manage.removing(name))}
+      action={manage.remove}
+      typed={id}
+      onConfirm={remove}
+    >
+      <Lost api={api} id={id} />
+      {isRunning(app) && <p>{manage.stopsFirst}</p>}
+      <p>{manage.jobs}</p>
+      <CheckField label={manage.keep} value={backup.value} onCheck={(value) => (backup.value = value)} />
+    </ConfirmButton>
   );
+}
+
+/** What goes with an app, and how much that is as soon as it is measured. */
+function Lost({ api, id }: { api: Api; id: string }) {
+  const says = useSignal(manage.lostUnknown);
+  useEffect(() => {
+    api.apps.getAppDisk({ id }).then(
+      ({ totalBytes }) => (says.value = manage.lost(formatBytes(totalBytes))),
+      () => undefined,
+    );
+  }, []);
+  return <p>{says.value}</p>;
 }

@@ -1,5 +1,5 @@
 import { useSignal } from "@preact/signals";
-import { Confirm } from "../../parts/confirm.tsx";
+import { ConfirmButton } from "../../parts/confirm.tsx";
 import { Facts } from "../../parts/facts.tsx";
 import { Heading } from "../../parts/heading.tsx";
 import { Text } from "../../parts/text.tsx";
@@ -43,26 +43,19 @@ export function AccessView({ api, node }: ViewProps) {
 
 /** Of the token's user. A session may end itself alone, which is what signing out does. */
 function EndSessions({ api }: Pick<ViewProps, "api">) {
-  const isAsked = useSignal(false);
   const said = useSignal("");
   return (
     <div class="row">
-      <button type="button" class="danger" onClick={() => (isAsked.value = true)}>
-        {says.endSessions}
-      </button>
+      <ConfirmButton
+        title={says.endSessionsTitle}
+        action={says.endSessions}
+        onConfirm={async () => {
+          said.value = says.ended((await api.sessions.endSessions({})).ended);
+        }}
+      >
+        <p>{says.endSessionsLoses}</p>
+      </ConfirmButton>
       <span role="status">{said.value}</span>
-      {isAsked.value && (
-        <Confirm
-          title={says.endSessionsTitle}
-          action={says.endSessions}
-          onClose={() => (isAsked.value = false)}
-          onConfirm={async () => {
-            said.value = says.ended((await api.sessions.endSessions({})).ended);
-          }}
-        >
-          <p>{says.endSessionsLoses}</p>
-        </Confirm>
-      )}
     </div>
   );
 }

@@ -3,7 +3,7 @@ import { useMemo } from "preact/hooks";
 import { TokenService, type IssueAccessTokenResponse } from "../../../../gen/svc/v1/token_pb.ts";
 import { useAction } from "../../action.ts";
 import { useLive } from "../../live.ts";
-import { Confirm } from "../../parts/confirm.tsx";
+import { ConfirmButton } from "../../parts/confirm.tsx";
 import { Facts } from "../../parts/facts.tsx";
 import { Failure } from "../../parts/failure.tsx";
 import { ChoiceField, TextField } from "../../parts/field.tsx";
@@ -18,7 +18,6 @@ export function Tokens({ api, node }: Pick<ViewProps, "api" | "node">) {
   const label = useSignal("");
   const lifetime = useSignal("600");
   const issued = useSignal<IssueAccessTokenResponse | undefined>(undefined);
-  const isAsked = useSignal(false);
   const said = useSignal("");
   const { failure, perform } = useAction();
   const issue = async (event: SubmitEvent): Promise<void> => {
@@ -43,9 +42,17 @@ export function Tokens({ api, node }: Pick<ViewProps, "api" | "node">) {
         ]}
       >
         <div class="row">
-          <button type="button" class="danger" onClick={() => (isAsked.value = true)}>
-            {says.revoke}
-          </button>
+          <ConfirmButton
+            title={says.revokeTitle}
+            action={says.revoke}
+            onConfirm={async () => {
+              said.value = says.revoked((await client.revokeAccessTokens({})).revoked);
+              issued.value = undefined;
+              status.again();
+            }}
+          >
+            <p>{says.revokeLoses}</p>
+          </ConfirmButton>
           <span role="status">{said.value}</span>
         </div>
       </Facts>
@@ -68,20 +75,6 @@ export function Tokens({ api, node }: Pick<ViewProps, "api" | "node">) {
         <Failure says={failure} />
         {issued.value !== undefined && <Issued of={issued.value} onHide={() => (issued.value = undefined)} />}
       </form>
-      {isAsked.value && (
-        <Confirm
-          title={says.revokeTitle}
-          action={says.revoke}
-          onClose={() => (isAsked.value = false)}
-          onConfirm={async () => {
-            said.value = says.revoked((await client.revokeAccessTokens({})).revoked);
-            issued.value = undefined;
-            status.again();
-          }}
-        >
-          <p>{says.revokeLoses}</p>
-        </Confirm>
-      )}
     </>
   );
 }

@@ -91,7 +91,7 @@ function Create({ client, appId, onDone, children }: CreateProps) {
   const result = useSignal<CreateBackupResponse | undefined>(undefined);
   const work = useLongWork(
     (_accepted, signal) => client.createBackupStream({ appId }, { signal }),
-    ({ value }: { case: "result"; value: CreateBackupResponse }) => (result.value = value),
+    ({ value }) => (result.value = value),
   );
   const create = async (): Promise<void> => {
     if (!work.isBusy) result.value = undefined;

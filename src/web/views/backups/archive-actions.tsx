@@ -1,10 +1,9 @@
 import { type Timestamp, timestampDate } from "@bufbuild/protobuf/wkt";
 import { useSignal } from "@preact/signals";
-import type { RestoreBackupResponse, VerifyBackupResponse } from "../../../../gen/svc/v1/backup_pb.ts";
 import { useAction } from "../../action.ts";
 import { isRunning } from "../../app-state.ts";
 import { useLongWork } from "../../long-work.ts";
-import { Confirm } from "../../parts/confirm.tsx";
+import { ConfirmButton } from "../../parts/confirm.tsx";
 import { Failure } from "../../parts/failure.tsx";
 import { TextField } from "../../parts/field.tsx";
 import { CancelWork, Work } from "../../parts/work.tsx";
@@ -16,8 +15,6 @@ import { texts } from "../../texts.ts";
 import { backupTexts as says } from "../../texts/backups.ts";
 import { ToldError } from "../../told-error.ts";
 import type { ArchiveProps } from "./archive-props.ts";
-
-type Question = "restore" | "restoreNew" | "remove";
 
 interface RestoreHow {
   readonly stopApp?: boolean;
@@ -34,23 +31,21 @@ interface Props extends ArchiveProps {
 export function ArchiveActions({ client, node, of, identity, madeAt, onDone }: Props) {
   const { busy, failure, perform } = useAction();
   const said = useSignal("");
-  const asked = useSignal<Question | undefined>(undefined);
   const newName = useSignal("");
   const isDeep = useSignal(false);
   const how = useSignal<RestoreHow>({});
   const app = node.apps.value?.get(of.appId);
   const stops = app !== undefined && isRunning(app);
-  const close = (): void => void (asked.value = undefined);
   const verifying = useLongWork(
     (_accepted, signal) => client.verifyBackupStream({ ...of, identity, deep: isDeep.value }, { signal }),
-    ({ value }: { case: "result"; value: VerifyBackupResponse }) => {
+    ({ value }) => {
       said.value = (isDeep.value ? says.proven : says.verified)(String(value.entries));
       onDone();
     },
   );
   const restoring = useLongWork(
     (_accepted, signal) => client.restoreBackupStream({ ...of, identity, ...how.value }, { signal }),
-    ({ value }: { case: "result"; value: RestoreBackupResponse }) => {
+    ({ value }) => {
       said.value = says.restored(String(value.entries));
       onDone();
       if (how.value.asNew === true) location.hash = pathTo("apps", value.appId);
@@ -73,13 +68,8 @@ export function ArchiveActions({ client, node, of, identity, madeAt, onDone }: P
     verifying.isBusy ? (isDeep.value ? "deep" : "verify") : "",
     restoring.isBusy ? (how.value.asNew === true ? "restoreNew" : "restore") : "",
   ];
-  const button = (name: string, label: string, onClick: () => void, isDanger = false) => (
-    <button
-      type="button"
-      class={isDanger ? "danger" : ""}
-      aria-busy={busyNow.includes(name)}
-      onClick={onClick}
-    >
+  const button = (name: string, label: string, onClick: () => void) => (
+    <button type="button" aria-busy={busyNow.includes(name)} onClick={onClick}>
       {label}
     </button>
   );
@@ -94,33 +84,22 @@ export function ArchiveActions({ client, node, of, identity, madeAt, onDone }: P
           () =>
             void perform("download", (signal) => saveFile(client.downloadBackup(of, { signal }), of.name)),
         )}
-        {app !== undefined && button("restore", says.restore, () => (asked.value = "restore"), true)}
-        {button("restoreNew", says.restoreNew, () => (asked.value = "restoreNew"))}
-        {button("remove", says.remove, () => (asked.value = "remove"), true)}
-        <CancelWork of={verifying} />
-        <CancelWork of={restoring} />
-        <span role="status">{said.value}</span>
-        {app !== undefined && <a href={pathTo("apps", of.appId)}>{says.toApp}</a>}
-      </div>
-      <Work of={verifying} />
-      <Work of={restoring} />
-      <Failure says={failure} />
-      {asked.value === "restore" && (
-        <Confirm
-          title={says.restoreTitle(plainText(app?.name ?? of.appId))}
-          action={says.restore}
-          onClose={close}
-          onConfirm={async () => restore({ stopApp: stops })}
-        >
-          <p>{says.restoreLoses(madeAt === undefined ? "" : momentText(timestampDate(madeAt)))}</p>
-          {stops && <p>{says.restoreStops}</p>}
-        </Confirm>
-      )}
-      {asked.value === "restoreNew" && (
-        <Confirm
+        {app !== undefined && (
+          <ConfirmButton
+            title={says.restoreTitle(plainText(app.name))}
+            action={says.restore}
+            isBusy={busyNow.includes("restore")}
+            onConfirm={async () => restore({ stopApp: stops })}
+          >
+            <p>{says.restoreLoses(madeAt === undefined ? "" : momentText(timestampDate(madeAt)))}</p>
+            {stops && <p>{says.restoreStops}</p>}
+          </ConfirmButton>
+        )}
+        <ConfirmButton
           title={says.restoreNew}
           action={says.restoreNew}
-          onClose={close}
+          isDanger={false}
+          isBusy={busyNow.includes("restoreNew")}
           onConfirm={async () => restore({ asNew: true, newName: newName.value.trim() })}
         >
           <TextField
@@ -129,13 +108,10 @@ export function ArchiveActions({ client, node, of, identity, madeAt, onDone }: P
             value={newName.value}
             onType={(value) => (newName.value = value)}
           />
-        </Confirm>
-      )}
-      {asked.value === "remove" && (
-        <Confirm
+        </ConfirmButton>
+        <ConfirmButton
           title={says.removeTitle}
           action={says.remove}
-          onClose={close}
           onConfirm={async () => {
             const { hash } = location;
             await client.deleteBackup(of);
@@ -144,8 +120,15 @@ export function ArchiveActions({ client, node, of, identity, madeAt, onDone }: P
           }}
         >
           <p>{says.removeLoses}</p>
-        </Confirm>
-      )}
+        </ConfirmButton>
+        <CancelWork of={verifying} />
+        <CancelWork of={restoring} />
+        <span role="status">{said.value}</span>
+        {app !== undefined && <a href={pathTo("apps", of.appId)}>{says.toApp}</a>}
+      </div>
+      <Work of={verifying} />
+      <Work of={restoring} />
+      <Failure says={failure} />
     </>
   );
 }

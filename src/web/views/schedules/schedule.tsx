@@ -5,7 +5,7 @@ import type { Schedule, ScheduleRun, ScheduleService } from "../../../../gen/svc
 import { useAction } from "../../action.ts";
 import { useLive } from "../../live.ts";
 import type { NodeView } from "../../node-view.ts";
-import { Confirm } from "../../parts/confirm.tsx";
+import { ConfirmButton } from "../../parts/confirm.tsx";
 import { Facts } from "../../parts/facts.tsx";
 import { Failure } from "../../parts/failure.tsx";
 import { Heading } from "../../parts/heading.tsx";
@@ -90,7 +90,6 @@ function Actions({
   onDone,
 }: Pick<Props, "client"> & { schedule: Schedule; onDone: () => void }) {
   const { busy, failure, perform } = useAction();
-  const isAsked = useSignal(false);
   const said = useSignal("");
   const { id, owner, enabled, lastRun } = schedule;
   const isOn = enabled !== false;
@@ -127,17 +126,9 @@ function Actions({
         <a class="button" href={pathTo("schedules", String(owner), id, "edit")}>
           {says.edit}
         </a>
-        <button type="button" class="danger" onClick={() => (isAsked.value = true)}>
-          {says.remove}
-        </button>
-        <span role="status">{said.value}</span>
-      </div>
-      <Failure says={failure} />
-      {isAsked.value && (
-        <Confirm
+        <ConfirmButton
           title={says.removeTitle(plainText(id))}
           action={says.remove}
-          onClose={() => (isAsked.value = false)}
           onConfirm={async () => {
             const { hash } = location;
             await client.removeSchedule({ id, owner });
@@ -146,8 +137,10 @@ function Actions({
           }}
         >
           <p>{says.removeLoses}</p>
-        </Confirm>
-      )}
+        </ConfirmButton>
+        <span role="status">{said.value}</span>
+      </div>
+      <Failure says={failure} />
     </>
   );
 }
