@@ -12,7 +12,7 @@ export interface Column<Row> {
   readonly kind?: "figure" | "word" | "long" | "actions";
 }
 
-interface TableProps<Row> {
+export interface TableProps<Row> {
   /** What it is a table of. */
   readonly label: string;
   /** The first one names the row. */

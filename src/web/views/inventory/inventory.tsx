@@ -7,11 +7,9 @@ import type { ViewProps } from "../../view-props.ts";
 import { ContainerView } from "./container.tsx";
 import { Containers } from "./containers.tsx";
 import { Disk } from "./disk.tsx";
-import { Images } from "./images.tsx";
-import { Networks } from "./networks.tsx";
+import { Images, Networks, Volumes } from "./engine-lists.tsx";
 import { Ports } from "./ports.tsx";
 import { Processes } from "./processes.tsx";
-import { Volumes } from "./volumes.tsx";
 
 type Part = keyof typeof says.parts;
 type PartView = (props: Pick<ViewProps, "api" | "node">) => JSX.Element;
