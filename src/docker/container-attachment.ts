@@ -6,6 +6,7 @@ import type Dockerode from "dockerode";
 import { SvcError } from "../errors.ts";
 import type { Terminal, TerminalPiece, TerminalSize } from "../lib/terminal.ts";
 import { unlessAborted } from "../lib/unless-aborted.ts";
+import { openLog } from "./container-logs.ts";
 import { detachKeys, EngineTerminal } from "./container-terminal.ts";
 import type { DockerEngine, EngineStream } from "./engine.ts";
 import { WindowSize } from "./window-size.ts";
@@ -154,11 +155,8 @@ class AttachedTerminal extends EngineTerminal {
     const { engine, containerId } = this.#of;
     const data = await engine
       .call("read the last screen of a container", async (docker) => {
-        const logs = promisify(docker.modem.dial.bind(docker.modem));
         const options = { stdout: true, stderr: true, tail: screenRows };
-        const path = `/containers/${containerId}/logs?`;
-        const request = { path, method: "GET", statusCodes: { 200: true }, isStream: true, options };
-        return Buffer.concat(await Array.fromAsync((await logs(request)) as AsyncIterable<Buffer>));
+        return Buffer.concat(await Array.fromAsync(await openLog(docker, containerId, options)));
       })
       // Of a log driver that cannot be read.
       .catch(() => Buffer.alloc(0));

@@ -69,7 +69,7 @@ export async function* followContainerLog(
 }
 
 /** dockerode would read a log that is not followed as a whole, however long it is. */
-async function openLog(
+export async function openLog(
   docker: Dockerode,
   id: string,
   options: Record<string, unknown>,
