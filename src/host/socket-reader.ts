@@ -1,9 +1,7 @@
 /** Every socket that waits for others: from the kernel itself, and from its tables where it, or koffi, does not answer. */
 import { createSocketDiagnosis } from "./socket-diagnosis.ts";
-import { SocketTables } from "./socket-tables.ts";
+import { createSocketTables } from "./socket-tables.ts";
 import type { SocketTable, WaitingSocket } from "./waiting-socket.ts";
-
-type ReadTable = (table: SocketTable) => WaitingSocket[];
 
 const allTables: readonly SocketTable[] = [
   { protocol: "tcp", version: 4 },
@@ -14,8 +12,7 @@ const allTables: readonly SocketTable[] = [
 
 /** @returns reads them all */
 export function createSocketReader(createDiagnosis = createSocketDiagnosis): () => WaitingSocket[] {
-  const tables = new SocketTables();
-  const fromTables: ReadTable = (table) => tables.read(table);
+  const fromTables = createSocketTables();
   const diagnose = unlessItThrows(createDiagnosis);
   return () => allTables.flatMap((table) => unlessItThrows(() => diagnose?.(table)) ?? fromTables(table));
 }

@@ -9,10 +9,10 @@ import type { SocketTable, WaitingSocket } from "./waiting-socket.ts";
 const waitingStates = { tcp: "0A", udp: "07" } as const;
 const isLittleEndian = endianness() === "LE";
 
-export class SocketTables {
-  readonly #addresses = new SocketAddresses();
-
-  read({ protocol, version }: SocketTable): WaitingSocket[] {
+/** @returns reads one table */
+export function createSocketTables(): (table: SocketTable) => WaitingSocket[] {
+  const addresses = new SocketAddresses();
+  return ({ protocol, version }) => {
     let text: string;
     try {
       text = readFileSync(`/proc/net/${protocol}${version === 6 ? "6" : ""}`, "latin1");
@@ -24,9 +24,9 @@ export class SocketTables {
       .filter(({ remote }) => /^0+:0000$/.test(remote))
       .map(({ address, port, uid, inode }) => ({
         ...{ protocol, port, uid, inode },
-        address: this.#addresses.text(networkOrder(address)),
+        address: addresses.text(networkOrder(address)),
       }));
-  }
+  };
 }
 
 /** @param hex the kernel's words of 32 bits, each in the machine's own order */
