@@ -23,18 +23,8 @@ export interface FilesystemsOptions {
  * Held by the kernel itself or by a device of this host. A server that does not answer would hold a thread for good, so
  * filesystems over a network are left out; so are those that keep nothing or only show parts of others.
  */
-const localTypes = new Set(
-  ["ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs", "jfs", "reiserfs", "bcachefs", "nilfs2"].concat([
-    "vfat",
-    "exfat",
-    "ntfs",
-    "ntfs3",
-    "hfsplus",
-    "udf",
-    "tmpfs",
-    "overlay",
-  ]),
-);
+const localTypes =
+  /^(ext[234]|xfs|btrfs|zfs|f2fs|jfs|reiserfs|bcachefs|nilfs2|vfat|exfat|ntfs3?|hfsplus|udf|tmpfs|overlay)$/;
 /** Beside what an overlay or a tmpfs holds for one container or one program. */
 const systemMounts = /^\/(proc|sys|dev|run|var\/lib\/(docker|containers?))(\/|$)/;
 const measuredAtOnce = 4;
@@ -46,7 +36,7 @@ export async function readFilesystems({
   const mounts = parseMounts(await readFile(mountinfo, "utf8"));
   const seen = new Set<string>();
   const chosen = mounts.filter(({ number, path, type }) => {
-    if (!localTypes.has(type) || systemMounts.test(path) || seen.has(number)) return false;
+    if (!localTypes.test(type) || systemMounts.test(path) || seen.has(number)) return false;
     seen.add(number);
     return true;
   });
