@@ -19,17 +19,6 @@ export interface ProcessSignalsOptions {
   supervisors: () => Iterable<number>;
 }
 
-const signalNumbers: Readonly<Record<SignalProcessRequestSignal, number>> = {
-  term: constants.signals.SIGTERM,
-  kill: constants.signals.SIGKILL,
-  hup: constants.signals.SIGHUP,
-  int: constants.signals.SIGINT,
-  stop: constants.signals.SIGSTOP,
-  cont: constants.signals.SIGCONT,
-  usr1: constants.signals.SIGUSR1,
-  usr2: constants.signals.SIGUSR2,
-};
-
 export class ProcessSignals {
   readonly #options: ProcessSignalsOptions;
   #open: ((pid: number) => ProcessHandle) | undefined;
@@ -57,12 +46,17 @@ export class ProcessSignals {
       if (new Set(this.#options.supervisors()).has(pid)) {
         throw denied(`process ${pid} is the supervisor of an app: use svc app stop`);
       }
-      handle.signal(signalNumbers[signal]);
+      handle.signal(numberOf(signal));
     } catch (error) {
       if ((error as NodeJS.ErrnoException).code === "ESRCH") throw gone(pid);
       throw error;
     }
   }
+}
+
+/** The contract's words are the ends of the names. */
+function numberOf(signal: SignalProcessRequestSignal): number {
+  return constants.signals[`SIG${signal.toUpperCase() as Uppercase<SignalProcessRequestSignal>}`];
 }
 
 function denied(message: string): SvcError {
