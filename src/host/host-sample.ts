@@ -1,12 +1,6 @@
 /** One sample of the host: what the kernel counts, as shares and rates since the sample before. */
 import type { Filesystem } from "./filesystems.ts";
-import type {
-  DiskCounters,
-  InterfaceCounters,
-  KernelCounters,
-  Pressure,
-  ProcessorTicks,
-} from "./kernel-counters.ts";
+import type { DiskCounters, InterfaceCounters, KernelCounters, ProcessorTicks } from "./kernel-counters.ts";
 
 /** Percent, together 100. */
 export interface ProcessorShares {
@@ -37,7 +31,7 @@ export interface InterfaceSample extends InterfaceCounters {
 }
 
 /** Names as in the contract's `SystemMetrics`; sizes in bytes. */
-export interface HostSample {
+export interface HostSample extends Pick<KernelCounters, "load" | "pressure" | "temperatures"> {
   /** Unix milliseconds. */
   readonly atMs: number;
   readonly cpuPercent: number;
@@ -45,7 +39,6 @@ export interface HostSample {
   /** Absent in the first sample, as are all shares and rates. */
   readonly cpu?: ProcessorShares;
   readonly cores: readonly ProcessorShares[];
-  readonly load: readonly [number, number, number];
   readonly memoryTotalBytes: number;
   readonly memoryAvailableBytes: number;
   readonly memoryFreeBytes?: number;
@@ -55,11 +48,9 @@ export interface HostSample {
   readonly memoryDirtyBytes?: number;
   readonly swapTotalBytes: number;
   readonly swapUsedBytes: number;
-  readonly pressure: { readonly cpu?: Pressure; readonly memory?: Pressure; readonly io?: Pressure };
   readonly filesystems: readonly Filesystem[];
   readonly disks: readonly DiskSample[];
   readonly interfaces: readonly InterfaceSample[];
-  readonly temperatures: readonly { readonly name: string; readonly celsius: number }[];
   readonly processes?: number;
   readonly uptimeSecs: number;
 }
