@@ -3,25 +3,7 @@ import type { MessageInitShape } from "@bufbuild/protobuf";
 import type { Schedule, UpsertScheduleRequestSchema } from "../../../../gen/svc/v1/schedule_pb.ts";
 import { namesIn } from "../../typed-names.ts";
 
-export interface ScheduleDraft {
-  readonly id: string;
-  readonly trigger: string;
-  readonly timeZone: string;
-  readonly type: string;
-  readonly app: string;
-  readonly command: string;
-  readonly url: string;
-  readonly method: string;
-  readonly body: string;
-  readonly storages: string;
-  readonly keep: string;
-  readonly timeout: string;
-  readonly retries: string;
-  readonly jitter: string;
-  readonly catchUp: string;
-  readonly comment: string;
-  readonly isEnabled: boolean;
-}
+export type ScheduleDraft = ReturnType<typeof draftOf>;
 
 export type ActionField = "app" | "command" | "url" | "method" | "body" | "storages" | "keep";
 
@@ -41,7 +23,7 @@ export const fieldsOfType: Readonly<Record<string, readonly ActionField[]>> = {
 /** What root's schedules may do alone. */
 export const rootTypes: readonly string[] = ["http", "node_reboot"];
 
-export function draftOf(schedule?: Schedule): ScheduleDraft {
+export function draftOf(schedule?: Schedule) {
   const action = schedule?.action;
   return {
     id: schedule?.id ?? "",
