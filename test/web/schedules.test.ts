@@ -182,6 +182,32 @@ browserTest(
   },
 );
 
+browserTest(`who goes elsewhere while a schedule is being saved stays there${needsBrowser}`, async (t) => {
+  t.timeout(180_000);
+  const { daemon, browser } = node;
+  const { page, complaints } = await openView(browser, daemon, "#/schedules/new");
+  const goesOn = Promise.withResolvers<undefined>();
+  await page.route("**/svc.v1.ScheduleService/UpsertSchedule", async (route) => {
+    await goesOn.promise;
+    await route.continue();
+  });
+  await page.getByLabel("Name", { exact: true }).fill("away");
+  await page.getByLabel("What it does").selectOption({ label: "Run a command" });
+  await page.getByLabel("Command").fill("true");
+  const saved = page.waitForResponse("**/svc.v1.ScheduleService/UpsertSchedule");
+  await page.getByRole("button", { name: "Save" }).click();
+  await page.getByRole("link", { name: "Apps", exact: true }).click();
+  await page.getByRole("heading", { name: "Apps" }).waitFor();
+  goesOn.resolve(undefined);
+  await (await saved).finished();
+  // What the answer has the page do is done when another one has come.
+  await page.evaluate("fetch('/healthz').then(() => new Promise((done) => setTimeout(done)))");
+  t.is(await page.evaluate("location.hash"), "#/apps");
+  t.is((await daemon.client(ScheduleService).getSchedule({ id: "away" })).id, "away");
+  t.deepEqual(complaints, []);
+  await page.unrouteAll({ behavior: "wait" });
+});
+
 browserTest(`a schedule waits for an app to crash, chosen on the page${needsBrowser}`, async (t) => {
   t.timeout(180_000);
   const { daemon, browser } = node;
