@@ -4,7 +4,7 @@ import { useEffect, useId, useMemo, useRef } from "preact/hooks";
 import { describeError } from "../api.ts";
 import { texts } from "../texts.ts";
 import { Failure } from "./failure.tsx";
-import { TextField } from "./field.tsx";
+import { TextField, typedInto } from "./field.tsx";
 
 interface ConfirmProps {
   readonly title: string;
@@ -107,8 +107,7 @@ export function Confirm({
                 {texts.confirm.type} <code>{typed}</code>
               </>
             }
-            value={word.value}
-            onType={(value) => (word.value = value)}
+            {...typedInto(word)}
           />
         )}
         <Failure says={failure.value} />

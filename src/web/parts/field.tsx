@@ -1,3 +1,4 @@
+import type { Signal } from "@preact/signals";
 import type { ComponentChildren, JSX } from "preact";
 import { useId } from "preact/hooks";
 import { sentence } from "../plain-text.ts";
@@ -69,6 +70,11 @@ export function TextField({ value, onType, input, ...field }: TypedProps) {
   );
 }
 
+/** For a field of text: what is typed goes into `signal`. */
+export function typedInto(signal: Signal<string>): Pick<TypedProps, "value" | "onType"> {
+  return { value: signal.value, onType: (value) => void (signal.value = value) };
+}
+
 interface CheckProps {
   readonly label: ComponentChildren;
   readonly value: boolean;
@@ -87,6 +93,11 @@ export function CheckField({ label, value, onCheck }: CheckProps) {
       {label}
     </label>
   );
+}
+
+/** For a box: whether it is ticked goes into `signal`. */
+export function tickedInto(signal: Signal<boolean>): Pick<CheckProps, "value" | "onCheck"> {
+  return { value: signal.value, onCheck: (value) => void (signal.value = value) };
 }
 
 interface ChoiceProps extends Omit<TypedProps, "input"> {

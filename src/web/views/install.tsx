@@ -1,7 +1,7 @@
 import { useSignal } from "@preact/signals";
 import type { Ambiguous } from "../../../gen/svc/v1/error_pb.ts";
 import { useLongWork } from "../long-work.ts";
-import { TextField } from "../parts/field.tsx";
+import { TextField, typedInto } from "../parts/field.tsx";
 import { Heading } from "../parts/heading.tsx";
 import { lazily } from "../parts/lazily.tsx";
 import { CancelWork, Work } from "../parts/work.tsx";
@@ -55,23 +55,16 @@ export function InstallView({ api, node }: Pick<ViewProps, "api" | "node">) {
         <TextField
           label={texts.install.spec}
           hint={texts.install.specHint}
-          value={spec.value}
-          onType={(value) => (spec.value = value)}
+          {...typedInto(spec)}
           input={{ required: true }}
         />
         <TextField
           label={texts.install.version}
           hint={texts.install.versionHint}
-          value={tag.value}
-          onType={(value) => (tag.value = value)}
+          {...typedInto(tag)}
           input={{ maxLength: 256 }}
         />
-        <TextField
-          label={texts.install.name}
-          hint={texts.install.nameHint}
-          value={name.value}
-          onType={(value) => (name.value = value)}
-        />
+        <TextField label={texts.install.name} hint={texts.install.nameHint} {...typedInto(name)} />
         <div class="row">
           <button type="submit" aria-busy={work.isBusy}>
             {texts.install.submit}

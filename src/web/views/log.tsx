@@ -2,7 +2,7 @@ import { useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { memo } from "preact/compat";
 import { linesPerBlock, LogLines, type LogBlock } from "../log-lines.ts";
-import { CheckField } from "../parts/field.tsx";
+import { CheckField, tickedInto } from "../parts/field.tsx";
 import { texts } from "../texts.ts";
 import type { ViewProps } from "../view-props.ts";
 
@@ -57,11 +57,7 @@ function Lines({ log, appId }: { log: LogLines; appId: string }) {
           value={wanted.value}
           onInput={({ currentTarget }) => (wanted.value = currentTarget.value)}
         />
-        <CheckField
-          label={texts.log.follow}
-          value={follows.value}
-          onCheck={(value) => (follows.value = value)}
-        />
+        <CheckField label={texts.log.follow} {...tickedInto(follows)} />
       </div>
       <div class="log" ref={box} tabIndex={0} role="log" aria-live="off" aria-label={texts.log.label(appId)}>
         {blocks.length === 0 && <p class="quiet">{texts.log.empty}</p>}

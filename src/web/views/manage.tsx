@@ -6,7 +6,7 @@ import type { Api } from "../api.ts";
 import { isRunning } from "../app-state.ts";
 import { useLongWork } from "../long-work.ts";
 import { ConfirmButton } from "../parts/confirm.tsx";
-import { CheckField, TextField } from "../parts/field.tsx";
+import { CheckField, TextField, tickedInto, typedInto } from "../parts/field.tsx";
 import { Text } from "../parts/text.tsx";
 import { CancelWork, Work } from "../parts/work.tsx";
 import { plainText } from "../plain-text.ts";
@@ -88,10 +88,9 @@ function Upgrade({ api, app }: Props) {
         <TextField
           label={manage.version}
           hint={<Text of={manage.versionHint(version, availableVersion)} />}
-          value={typed.value}
-          onType={(value) => (typed.value = value)}
+          {...typedInto(typed)}
         />
-        <CheckField label={manage.backup} value={backup.value} onCheck={(value) => (backup.value = value)} />
+        <CheckField label={manage.backup} {...tickedInto(backup)} />
         <p class="quiet">{manage.upgradeHint}</p>
         {isRunning(app) && <p>{manage.upgradeStops}</p>}
         <div class="row">
@@ -145,13 +144,8 @@ function Copy({ api, app: { id } }: Props) {
     <details>
       <summary>{manage.copyTitle}</summary>
       <form class="settings" onSubmit={submit}>
-        <TextField
-          label={manage.copyName}
-          hint={manage.copyHint}
-          value={name.value}
-          onType={(value) => (name.value = value)}
-        />
-        <CheckField label={manage.share} value={share.value} onCheck={(value) => (share.value = value)} />
+        <TextField label={manage.copyName} hint={manage.copyHint} {...typedInto(name)} />
+        <CheckField label={manage.share} {...tickedInto(share)} />
         <div class="row">
           <button type="submit" aria-busy={work.isBusy}>
             {manage.copy}
@@ -189,7 +183,7 @@ function Remove({ api, app }: Props) {
       <Lost api={api} id={id} />
       {isRunning(app) && <p>{manage.stopsFirst}</p>}
       <p>{manage.jobs}</p>
-      <CheckField label={manage.keep} value={backup.value} onCheck={(value) => (backup.value = value)} />
+      <CheckField label={manage.keep} {...tickedInto(backup)} />
     </ConfirmButton>
   );
 }

@@ -3,7 +3,7 @@ import { useEffect, useMemo } from "preact/hooks";
 import { SourceService, type ListedPackage } from "../../../gen/svc/v1/source_pb.ts";
 import { useLive } from "../live.ts";
 import { Failure } from "../parts/failure.tsx";
-import { TextField } from "../parts/field.tsx";
+import { TextField, typedInto } from "../parts/field.tsx";
 import { OutsideLink } from "../parts/outside-link.tsx";
 import { Text, Texts } from "../parts/text.tsx";
 import { plainText, sentence } from "../plain-text.ts";
@@ -40,12 +40,7 @@ export function Packages({ api, node, onChoose }: Props) {
   return (
     <section aria-labelledby="packages">
       <h2 id="packages">{says.title}</h2>
-      <TextField
-        label={says.search}
-        value={typed.value}
-        onType={(words) => (typed.value = words)}
-        input={{ type: "search" }}
-      />
+      <TextField label={says.search} {...typedInto(typed)} input={{ type: "search" }} />
       <Failure says={failure} />
       {value === undefined && failure === "" && <p>{texts.loading}</p>}
       {value?.errors.map(({ source, error }) => (

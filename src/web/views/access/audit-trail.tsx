@@ -3,7 +3,7 @@ import { useEffect, useMemo } from "preact/hooks";
 import { AuditService, type AuditRecord, type ListAuditResponse } from "../../../../gen/svc/v1/audit_pb.ts";
 import { useAction } from "../../action.ts";
 import { Failure } from "../../parts/failure.tsx";
-import { TextField } from "../../parts/field.tsx";
+import { TextField, typedInto } from "../../parts/field.tsx";
 import { Table, type Column } from "../../parts/table.tsx";
 import { Text } from "../../parts/text.tsx";
 import { When } from "../../parts/when.tsx";
@@ -49,19 +49,9 @@ export function AuditTrail({ api }: Pick<ViewProps, "api">) {
           void read();
         }}
       >
-        <TextField
-          label={says.method}
-          hint={says.methodHint}
-          value={method.value}
-          onType={(value) => (method.value = value)}
-        />
-        <TextField
-          label={says.uid}
-          value={uid.value}
-          onType={(value) => (uid.value = value)}
-          input={{ type: "number", min: 0, max: 4294967294 }}
-        />
-        <TextField label={says.target} value={target.value} onType={(value) => (target.value = value)} />
+        <TextField label={says.method} hint={says.methodHint} {...typedInto(method)} />
+        <TextField label={says.uid} {...typedInto(uid)} input={{ type: "number", min: 0, max: 4294967294 }} />
+        <TextField label={says.target} {...typedInto(target)} />
         <div class="row">
           <button type="submit" aria-busy={busy === "read"}>
             {says.search}

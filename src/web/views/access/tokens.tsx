@@ -6,7 +6,7 @@ import { useLive } from "../../live.ts";
 import { ConfirmButton } from "../../parts/confirm.tsx";
 import { Facts } from "../../parts/facts.tsx";
 import { Failure } from "../../parts/failure.tsx";
-import { ChoiceField, TextField } from "../../parts/field.tsx";
+import { ChoiceField, TextField, typedInto } from "../../parts/field.tsx";
 import { When } from "../../parts/when.tsx";
 import { accessTexts as says } from "../../texts/access.ts";
 import type { ViewProps } from "../../view-props.ts";
@@ -61,16 +61,10 @@ export function Tokens({ api, node }: Pick<ViewProps, "api" | "node">) {
         <TextField
           label={says.label}
           hint={says.labelHint}
-          value={label.value}
-          onType={(value) => (label.value = value)}
+          {...typedInto(label)}
           input={{ maxLength: 128 }}
         />
-        <ChoiceField
-          label={says.lifetime}
-          choices={says.lifetimes}
-          value={lifetime.value}
-          onType={(value) => (lifetime.value = value)}
-        />
+        <ChoiceField label={says.lifetime} choices={says.lifetimes} {...typedInto(lifetime)} />
         <button type="submit">{says.issueNow}</button>
         <Failure says={failure} />
         {issued.value !== undefined && <Issued of={issued.value} onHide={() => (issued.value = undefined)} />}

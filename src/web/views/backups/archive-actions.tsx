@@ -5,7 +5,7 @@ import { isRunning } from "../../app-state.ts";
 import { useLongWork } from "../../long-work.ts";
 import { ConfirmButton } from "../../parts/confirm.tsx";
 import { Failure } from "../../parts/failure.tsx";
-import { TextField } from "../../parts/field.tsx";
+import { TextField, typedInto } from "../../parts/field.tsx";
 import { CancelWork, Work } from "../../parts/work.tsx";
 import { momentText } from "../../parts/when.tsx";
 import { plainText } from "../../plain-text.ts";
@@ -102,12 +102,7 @@ export function ArchiveActions({ client, node, of, identity, madeAt, onDone }: P
           isBusy={busyNow.includes("restoreNew")}
           onConfirm={async () => restore({ asNew: true, newName: newName.value.trim() })}
         >
-          <TextField
-            label={says.newName}
-            hint={says.newNameHint}
-            value={newName.value}
-            onType={(value) => (newName.value = value)}
-          />
+          <TextField label={says.newName} hint={says.newNameHint} {...typedInto(newName)} />
         </ConfirmButton>
         <ConfirmButton
           title={says.removeTitle}

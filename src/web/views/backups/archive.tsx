@@ -4,7 +4,7 @@ import type { BackupDetails } from "../../../../gen/svc/v1/backup_pb.ts";
 import { useLive } from "../../live.ts";
 import { Facts } from "../../parts/facts.tsx";
 import { Failure } from "../../parts/failure.tsx";
-import { TextField } from "../../parts/field.tsx";
+import { TextField, typedInto } from "../../parts/field.tsx";
 import { Heading } from "../../parts/heading.tsx";
 import { Text } from "../../parts/text.tsx";
 import { momentText, When } from "../../parts/when.tsx";
@@ -67,8 +67,7 @@ function Identity({ onOpen }: { onOpen: (identity: string) => void }) {
       <TextField
         label={says.identity}
         hint={says.identityHint}
-        value={typed.value}
-        onType={(value) => (typed.value = value)}
+        {...typedInto(typed)}
         input={{ type: "password" }}
       />
       <button type="submit">{says.open}</button>

@@ -1,7 +1,7 @@
 import { useSignal } from "@preact/signals";
 import type { FileEntry } from "../../../../gen/svc/v1/file_pb.ts";
 import { Confirm } from "../../parts/confirm.tsx";
-import { TextField } from "../../parts/field.tsx";
+import { TextField, typedInto } from "../../parts/field.tsx";
 import { plainText, sentence } from "../../plain-text.ts";
 import { fileTexts as says } from "../../texts/files.ts";
 import { ToldError } from "../../told-error.ts";
@@ -69,8 +69,7 @@ export function AskAbout({ client, path, question, onDone, onClose }: Props) {
       <TextField
         label={label}
         hint={says.pathHint}
-        value={name.value}
-        onType={(value) => (name.value = value)}
+        {...typedInto(name)}
         input={{ required: true, maxLength: 4096 }}
       />
     </Confirm>

@@ -3,7 +3,7 @@ import type { FileEntry } from "../../../../gen/svc/v1/file_pb.ts";
 import { useAction } from "../../action.ts";
 import type { Api } from "../../api.ts";
 import { Failure } from "../../parts/failure.tsx";
-import { CheckField } from "../../parts/field.tsx";
+import { CheckField, tickedInto } from "../../parts/field.tsx";
 import { Table, type Column } from "../../parts/table.tsx";
 import { Text } from "../../parts/text.tsx";
 import { When } from "../../parts/when.tsx";
@@ -92,11 +92,7 @@ export function Directory({ api, client, path, listing, onDone }: Props) {
         <button type="button" onClick={() => ask({ kind: "folder" })}>
           {says.newFolder}
         </button>
-        <CheckField
-          label={says.hidden}
-          value={isHiddenShown.value}
-          onCheck={(value) => (isHiddenShown.value = value)}
-        />
+        <CheckField label={says.hidden} {...tickedInto(isHiddenShown)} />
       </div>
       <SearchFiles client={client} path={path} />
       <details onToggle={({ currentTarget }) => (isMeasured.value = currentTarget.open)}>

@@ -2,7 +2,7 @@ import { useSignal } from "@preact/signals";
 import type { FileMatch, SearchFilesResult } from "../../../../gen/svc/v1/file_pb.ts";
 import { useAction } from "../../action.ts";
 import { Failure } from "../../parts/failure.tsx";
-import { CheckField, TextField } from "../../parts/field.tsx";
+import { CheckField, TextField, tickedInto, typedInto } from "../../parts/field.tsx";
 import { Text } from "../../parts/text.tsx";
 import { plainLine } from "../../plain-text.ts";
 import { fileTexts as says } from "../../texts/files.ts";
@@ -51,21 +51,11 @@ export function SearchFiles({ client, path }: { client: FileClient; path: string
         <TextField
           label={says.searchName}
           hint={says.searchNameHint}
-          value={name.value}
-          onType={(value) => (name.value = value)}
+          {...typedInto(name)}
           input={{ maxLength: 200, required: content.value === "" }}
         />
-        <TextField
-          label={says.searchContent}
-          value={content.value}
-          onType={(value) => (content.value = value)}
-          input={{ maxLength: 512 }}
-        />
-        <CheckField
-          label={says.searchHidden}
-          value={hidden.value}
-          onCheck={(value) => (hidden.value = value)}
-        />
+        <TextField label={says.searchContent} {...typedInto(content)} input={{ maxLength: 512 }} />
+        <CheckField label={says.searchHidden} {...tickedInto(hidden)} />
         <div class="row">
           <button type="submit" aria-busy={busy !== ""}>
             {says.searchNow}
