@@ -151,7 +151,9 @@ dockerTest(
       return top.Processes.some((process) => process.at(-1)?.includes("7654"));
     };
     for await (const { output } of sleeping) {
-      if (output.case === "opened") break;
+      if (output.case !== "opened") continue;
+      await eventually(async () => assert.equal(await isSleeping(), true), 20_000);
+      break;
     }
     left.abort();
     await eventually(async () => assert.equal(await isSleeping(), false), 20_000);
