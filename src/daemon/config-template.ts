@@ -1,10 +1,11 @@
 /** The configuration file as `svc setup` writes it: every key, commented out, with what it means and its default. */
 import { alertKinds } from "../alerts/alert-rules.ts";
+import type { LimitTable } from "../lib/limit-table.ts";
 import { snakeCase } from "../lib/snake-case.ts";
-import { defaultTransportLimits, type TransportLimits } from "../transport/limits.ts";
+import { transportLimits } from "../transport/limits.ts";
 import { parseConfig } from "./config.ts";
 import type { PathEnvironment } from "./paths.ts";
-import { defaultUserLimits, type UserLimits } from "./user-limits.ts";
+import { userLimits } from "./user-limits.ts";
 
 /** @param file where it will lie */
 export function configTemplate(file: string, environment: PathEnvironment): string {
@@ -57,8 +58,8 @@ export function configTemplate(file: string, environment: PathEnvironment): stri
     log: [
       ["level", log.level, "Least severity in the log: trace, debug, info, warn, error, fatal or silent."],
     ],
-    limits: limitEntries(defaultUserLimits, userLimitWords),
-    "api.limits": limitEntries(defaultTransportLimits, transportLimitWords),
+    limits: limitEntries(userLimits, userLimitWords),
+    "api.limits": limitEntries(transportLimits, transportLimitWords),
   };
   return [
     "# The configuration of svc. A key that is commented out shows its default, unless it is called an example.",
@@ -102,18 +103,14 @@ function tomlValue(value: Value): string {
   return pairs.length === 0 ? "{}" : `{ ${pairs.join(", ")} }`;
 }
 
-function limitEntries<T extends Readonly<Record<keyof T, number>>>(
-  defaults: T,
-  words: Readonly<Record<keyof T, string>>,
+function limitEntries<Name extends string>(
+  limits: LimitTable<Name>,
+  words: Readonly<Record<NoInfer<Name>, string>>,
 ): Entry[] {
-  return (Object.keys(defaults) as (keyof T & string)[]).map((name) => [
-    snakeCase(name),
-    defaults[name],
-    words[name],
-  ]);
+  return (Object.keys(limits) as Name[]).map((name) => [snakeCase(name), limits[name].default, words[name]]);
 }
 
-const userLimitWords: Readonly<Record<keyof UserLimits, string>> = {
+const userLimitWords: Readonly<Record<keyof typeof userLimits, string>> = {
   maxAppsPerUser: "Apps that a user owns.",
   maxCredentialsPerUser: "Credentials that a user keeps.",
   maxConsolesPerUser: "Consoles that a user has open.",
@@ -128,7 +125,7 @@ const userLimitWords: Readonly<Record<keyof UserLimits, string>> = {
     "A user's archives in each storage that is a directory, bytes; 0: as much as there is room for.",
 };
 
-const transportLimitWords: Readonly<Record<keyof TransportLimits, string>> = {
+const transportLimitWords: Readonly<Record<keyof typeof transportLimits, string>> = {
   maxConnections: "Open connections, root's on the socket aside.",
   maxConnectionsPerPeer: "Open connections of a uid, a token, or an address that has shown none.",
   maxRootConnections: "Open connections of root on the socket.",

@@ -6,11 +6,12 @@ import { alertKinds, type AlertRule } from "../alerts/alert-rules.ts";
 import { invalidRequest, SvcError, notFound } from "../errors.ts";
 import { systemDirs } from "../identity/launch.ts";
 import { deepFreeze } from "../lib/deep-freeze.ts";
+import type { LimitTable, LimitsIn } from "../lib/limit-table.ts";
 import { snakeCase } from "../lib/snake-case.ts";
-import { defaultTransportLimits, transportLimitRanges, type TransportLimits } from "../transport/limits.ts";
+import { transportLimits, type TransportLimits } from "../transport/limits.ts";
 import { defaultPaths, type PathEnvironment } from "./paths.ts";
 import { TableReader } from "./table-reader.ts";
-import { defaultUserLimits, userLimitRanges, type UserLimits } from "./user-limits.ts";
+import { userLimits, type UserLimits } from "./user-limits.ts";
 
 /** One index of packages. */
 export interface SourceConfig {
@@ -175,13 +176,13 @@ export function parseConfig(
       listen: api.address("listen", { host: "127.0.0.1", port: 8420 }),
       socket: api.path("socket", baseDir, defaults.socket),
       allowedHosts: api.strings("allowed_hosts") ?? [],
-      limits: readLimits(api.table("limits"), defaultTransportLimits, transportLimitRanges),
+      limits: readLimits(api.table("limits"), transportLimits),
     },
     store: { dir: store.path("dir", baseDir, defaults.storeDir) },
     sources: root
       .tables("sources")
       .map((source) => ({ name: source.sourceName("name"), url: source.location("url", baseDir) })),
-    limits: readLimits(root.table("limits"), defaultUserLimits, userLimitRanges),
+    limits: readLimits(root.table("limits"), userLimits),
     apps: {
       rootRunsAs: apps.string("root_runs_as"),
       backUpBeforeUpgrade: apps.boolean("backup_before_upgrade") ?? false,
@@ -242,16 +243,11 @@ function readAlert(table: TableReader): AlertRule {
   };
 }
 
-/** A table of whole numbers, each with its default and its range. */
-function readLimits<T extends Readonly<Record<keyof T, number>>>(
-  table: TableReader,
-  defaults: T,
-  ranges: Readonly<Record<keyof T, { min: number; max: number }>>,
-): T {
-  const read = (Object.keys(defaults) as (keyof T & string)[]).map((name) => {
-    return [name, table.integer(snakeCase(name), ranges[name]) ?? defaults[name]];
+function readLimits<Table extends LimitTable>(table: TableReader, limits: Table): LimitsIn<Table> {
+  const read = Object.entries(limits).map(([name, limit]) => {
+    return [name, table.integer(snakeCase(name), limit) ?? limit.default];
   });
-  return Object.fromEntries(read) as T;
+  return Object.fromEntries(read) as LimitsIn<Table>;
 }
 
 const certificateVariables = [

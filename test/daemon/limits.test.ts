@@ -3,9 +3,10 @@ import { once } from "node:events";
 import { connect } from "node:net";
 import test from "ava";
 import { parseConfig } from "../../src/daemon/config.ts";
-import { defaultUserLimits, userLimitRanges } from "../../src/daemon/user-limits.ts";
+import { userLimits } from "../../src/daemon/user-limits.ts";
 import { SvcError } from "../../src/errors.ts";
-import { defaultTransportLimits, transportLimitRanges } from "../../src/transport/limits.ts";
+import { defaultsOf } from "../../src/lib/limit-table.ts";
+import { defaultTransportLimits, transportLimits } from "../../src/transport/limits.ts";
 import { startDaemon } from "../support/daemon.ts";
 
 const environment = { uid: 0, home: "/root", env: {} };
@@ -16,20 +17,17 @@ function limitsOf(limits: Record<string, unknown>): unknown {
 
 test("without settings the limits are the defaults, each within its own range", (t) => {
   t.deepEqual(limitsOf({}), defaultTransportLimits);
-  for (const [name, { min, max }] of Object.entries(transportLimitRanges)) {
-    const value = defaultTransportLimits[name as keyof typeof transportLimitRanges];
+  for (const [name, { default: value, min, max }] of Object.entries(transportLimits))
     t.true(value >= min && value <= max, name);
-  }
 });
 
 test("without settings users have the default limits, each within its own range; a setting replaces its own", (t) => {
   const read = (limits: Record<string, unknown>): unknown =>
     parseConfig({ limits }, "/etc/svc/svc.toml", environment).limits;
+  const defaultUserLimits = defaultsOf(userLimits);
   t.deepEqual(read({}), defaultUserLimits);
-  for (const [name, { min, max }] of Object.entries(userLimitRanges)) {
-    const value = defaultUserLimits[name as keyof typeof userLimitRanges];
+  for (const [name, { default: value, min, max }] of Object.entries(userLimits))
     t.true(value >= min && value <= max, name);
-  }
   t.deepEqual(read({ max_backup_bytes_per_user: 0 }), { ...defaultUserLimits, maxBackupBytesPerUser: 0 });
   t.deepEqual(read({ max_installs: 9 }), { ...defaultUserLimits, maxInstalls: 9 });
   t.throws(() => read({ max_installs: 0 }), {
