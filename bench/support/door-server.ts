@@ -4,7 +4,6 @@
  */
 import { open } from "node:fs/promises";
 import { insertApp } from "../../src/apps/app-record.ts";
-import { readPieces } from "../../src/lib/file-pieces.ts";
 import { createPipeline } from "../../src/rpc/pipeline.ts";
 import { userOf } from "../../src/rpc/user-context.ts";
 import { createListeners } from "../../src/transport/listeners.ts";
@@ -14,6 +13,8 @@ import { fakeServices } from "../../test/transport/support/fake-services.ts";
 
 /** Who asks for a list with this limit wants an app to change first. */
 const changingLimit = 999;
+/** Fewer pieces cost less. */
+const pieceBytes = 256 * 1024;
 const [, , socketPath, apps] = process.argv;
 if (socketPath === undefined) throw new Error("usage: door-server.ts SOCKET APPS");
 
@@ -39,7 +40,8 @@ const pipeline = createPipeline({
       async *readFile({ path }, { responseHeader }) {
         await using file = await open(path);
         responseHeader.set("content-length", String((await file.stat()).size));
-        for await (const data of readPieces(file)) yield { content: { data } };
+        const pieces = file.createReadStream({ highWaterMark: pieceBytes, autoClose: false }) as AsyncIterable<Buffer>;
+        for await (const data of pieces) yield { content: { data } };
       },
     },
   }),
