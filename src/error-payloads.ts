@@ -13,6 +13,7 @@ import {
   TokenDeniedSchema,
   type ErrorDetail,
 } from "../gen/svc/v1/error_pb.ts";
+import type { ErrorDetailReason } from "../gen/svc/v1/words.ts";
 import type { ReasonPayloads, SvcError } from "./errors.ts";
 
 interface PayloadKind {
@@ -23,7 +24,7 @@ interface PayloadKind {
 }
 
 /** A reason that is not here says everything by itself. */
-export const payloadKinds: Readonly<Record<keyof ReasonPayloads, PayloadKind>> = {
+export const payloadKinds = {
   token_denied: { name: "tokenDenied", schema: () => TokenDeniedSchema },
   not_found: { name: "notFound", schema: () => NotFoundErrorSchema },
   license_required: { name: "licenseRequired", schema: () => LicenseRequiredSchema },
@@ -35,14 +36,14 @@ export const payloadKinds: Readonly<Record<keyof ReasonPayloads, PayloadKind>> =
   internal: { name: "internal", schema: () => InternalErrorSchema },
   build_failed: { name: "commandFailed", schema: () => CommandFailedSchema },
   start_failed: { name: "commandFailed", schema: () => CommandFailedSchema },
-};
+} satisfies Partial<Record<ErrorDetailReason, PayloadKind>>;
 
 /** The payload of an error; undefined when its reason has none. A reason that has one always carries it, empty if need be. */
 export function payloadOf(
   error: SvcError,
 ): { readonly name: PayloadKind["name"]; readonly schema: DescMessage; readonly value: Message } | undefined {
   if (!Object.hasOwn(payloadKinds, error.reason)) return undefined;
-  const { name, schema: schemaOf } = payloadKinds[error.reason as keyof ReasonPayloads];
+  const { name, schema: schemaOf }: PayloadKind = payloadKinds[error.reason as keyof ReasonPayloads];
   const schema = schemaOf();
   return { name, schema, value: create(schema, error.payload as Record<string, unknown> | undefined) };
 }

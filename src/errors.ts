@@ -3,70 +3,13 @@
  * the payload that belongs to it. Only `rpc/` turns them into Connect errors and `rest/` into bodies.
  */
 import type { MessageInitShape } from "@bufbuild/protobuf";
-import type {
-  AmbiguousSchema,
-  CommandFailedSchema,
-  FieldViolationSchema,
-  InternalErrorSchema,
-  InvalidRequestSchema,
-  JobOwnedSchema,
-  LicenseRequiredSchema,
-  NoManifestSchema,
-  NotFoundErrorSchema,
-  OwnedByAppSchema,
-  TokenDeniedSchema,
-} from "../gen/svc/v1/error_pb.ts";
+import type { FieldViolationSchema } from "../gen/svc/v1/error_pb.ts";
 import { reasonRules } from "../gen/svc/v1/reasons.ts";
 import type { ErrorDetailReason } from "../gen/svc/v1/words.ts";
-
-/** The canonical codes, as Connect spells them. */
-export type ErrorCode =
-  | "canceled"
-  | "invalid_argument"
-  | "deadline_exceeded"
-  | "not_found"
-  | "already_exists"
-  | "permission_denied"
-  | "resource_exhausted"
-  | "failed_precondition"
-  | "aborted"
-  | "out_of_range"
-  | "unimplemented"
-  | "internal"
-  | "unavailable"
-  | "data_loss"
-  | "unauthenticated";
-
-/** The reasons that carry a payload, with its shape. */
-export interface ReasonPayloads {
-  token_denied: MessageInitShape<typeof TokenDeniedSchema>;
-  not_found: MessageInitShape<typeof NotFoundErrorSchema>;
-  license_required: MessageInitShape<typeof LicenseRequiredSchema>;
-  ambiguous: MessageInitShape<typeof AmbiguousSchema>;
-  no_manifest: MessageInitShape<typeof NoManifestSchema>;
-  invalid_request: MessageInitShape<typeof InvalidRequestSchema>;
-  owned_by_app: MessageInitShape<typeof OwnedByAppSchema>;
-  job_owned: MessageInitShape<typeof JobOwnedSchema>;
-  internal: MessageInitShape<typeof InternalErrorSchema>;
-  build_failed: MessageInitShape<typeof CommandFailedSchema>;
-  start_failed: MessageInitShape<typeof CommandFailedSchema>;
-}
-
-const rules: Readonly<Record<ErrorDetailReason, { readonly code: ErrorCode; readonly status?: number }>> =
-  reasonRules;
-
-/** The code of a reason. */
-export function codeOf(reason: ErrorDetailReason): ErrorCode {
-  return rules[reason].code;
-}
-
-/** The HTTP status of a reason; undefined when it is the one of its code. */
-export function statusOf(reason: ErrorDetailReason): number | undefined {
-  return rules[reason].status;
-}
+import type { payloadKinds } from "./error-payloads.ts";
 
 /** What a code means when nobody gave a reason. */
-const reasonByCode: Readonly<Record<ErrorCode, ErrorDetailReason>> = {
+const reasonByCode = {
   canceled: "canceled",
   invalid_argument: "invalid_request",
   deadline_exceeded: "deadline_exceeded",
@@ -82,7 +25,28 @@ const reasonByCode: Readonly<Record<ErrorCode, ErrorDetailReason>> = {
   unavailable: "unavailable",
   data_loss: "archive_damaged",
   unauthenticated: "unauthenticated",
+} as const satisfies Readonly<Record<string, ErrorDetailReason>>;
+
+/** The canonical codes, as Connect spells them. */
+export type ErrorCode = keyof typeof reasonByCode;
+
+/** The reasons that carry a payload, with its shape. */
+export type ReasonPayloads = {
+  [R in keyof typeof payloadKinds]: MessageInitShape<ReturnType<(typeof payloadKinds)[R]["schema"]>>;
 };
+
+const rules: Readonly<Record<ErrorDetailReason, { readonly code: ErrorCode; readonly status?: number }>> =
+  reasonRules;
+
+/** The code of a reason. */
+export function codeOf(reason: ErrorDetailReason): ErrorCode {
+  return rules[reason].code;
+}
+
+/** The HTTP status of a reason; undefined when it is the one of its code. */
+export function statusOf(reason: ErrorDetailReason): number | undefined {
+  return rules[reason].status;
+}
 
 /** The reason that a daemon gave, which may be of another version, or the one that its code implies. */
 export function knownReason(reason: unknown, code: unknown): ErrorDetailReason {

@@ -1,31 +1,12 @@
 /** `SvcError` to `ConnectError` with one `svc.v1.ErrorDetail`, and back for clients (D7). */
 import { create, type Message } from "@bufbuild/protobuf";
 import { Code, ConnectError } from "@connectrpc/connect";
+import { codeFromString, codeToString } from "@connectrpc/connect/protocol-connect";
 import { ErrorDetailSchema, type ErrorDetail } from "../../gen/svc/v1/error_pb.ts";
 import type { ErrorDetailReason } from "../../gen/svc/v1/words.ts";
 import { payloadOf } from "../error-payloads.ts";
-import { SvcError, knownReason, type ErrorCode, type ReasonPayload } from "../errors.ts";
+import { SvcError, knownReason, type ReasonPayload } from "../errors.ts";
 import { fitTrailers } from "./grpc-trailers.ts";
-
-const codes: Readonly<Record<ErrorCode, Code>> = {
-  canceled: Code.Canceled,
-  invalid_argument: Code.InvalidArgument,
-  deadline_exceeded: Code.DeadlineExceeded,
-  not_found: Code.NotFound,
-  already_exists: Code.AlreadyExists,
-  permission_denied: Code.PermissionDenied,
-  resource_exhausted: Code.ResourceExhausted,
-  failed_precondition: Code.FailedPrecondition,
-  aborted: Code.Aborted,
-  out_of_range: Code.OutOfRange,
-  unimplemented: Code.Unimplemented,
-  internal: Code.Internal,
-  unavailable: Code.Unavailable,
-  data_loss: Code.DataLoss,
-  unauthenticated: Code.Unauthenticated,
-};
-
-const codeNames = new Map(Object.entries(codes).map(([name, code]) => [code, name]));
 
 /** The detail that rides with an error on Connect and gRPC. */
 function errorDetailOf(error: SvcError): ErrorDetail {
@@ -41,7 +22,7 @@ function errorDetailOf(error: SvcError): ErrorDetail {
  * @param protocolName that it is sent over: gRPC's trailers may have no room for all of it
  */
 export function connectErrorOf(error: SvcError, protocolName?: string): ConnectError {
-  const whole = new ConnectError(error.message, codes[error.code], undefined, [
+  const whole = new ConnectError(error.message, codeFromString(error.code), undefined, [
     { desc: ErrorDetailSchema, value: errorDetailOf(error) },
   ]);
   return protocolName === "grpc" ? fitTrailers(whole) : whole;
@@ -50,7 +31,7 @@ export function connectErrorOf(error: SvcError, protocolName?: string): ConnectE
 /** What a client got, as the error that the daemon threw. */
 export function svcErrorOf(error: ConnectError): SvcError {
   const detail = error.findDetails(ErrorDetailSchema)[0];
-  const reason = knownReason(detail?.reason, codeNames.get(error.code));
+  const reason = knownReason(detail?.reason, codeToString(error.code));
   const payload: Message | undefined = detail?.payload.value;
   return new SvcError(reason, error.rawMessage, {
     cause: error,

@@ -37,7 +37,7 @@ const ground = ["errors.ts", "error-payloads.ts", "lib", "gen"];
 
 const directions: Record<string, Direction> = {
   "main.ts": { uses: [...ground, "daemon", "cli"] },
-  "errors.ts": { uses: ["gen/svc/v1/reasons.ts"], knows: ["gen"] },
+  "errors.ts": { uses: ["gen/svc/v1/reasons.ts"], knows: ["gen", "error-payloads.ts"] },
   "error-payloads.ts": { uses: ["gen"], knows: ["errors.ts"] },
   lib: { uses: [] },
   store: { uses: ["errors.ts", "lib"], knows: ["gen"] },
