@@ -39,7 +39,7 @@ export interface AuditedCall {
   readonly durationMs: number;
 }
 
-/** The columns of a record that its call fills, in the order in which they are hashed. */
+/** The columns of a record that its call fills. */
 export interface AuditContent {
   /** When the call ended, in unix milliseconds. */
   time: number;
@@ -70,16 +70,20 @@ export interface AuditRow extends AuditContent {
 
 const isKind = oneOf(AuditRecordKinds);
 
-const columns: Fields<AuditRow> = {
-  ...{ seq: isSeq, time: isInstant, request_id: isText, method: isText, protocol: isText },
-  ...{ uid: isUid, user: isText, kind: isKind, owner_uid: orNull(isUid), peer_uid: orNull(isUid) },
-  ...{ token_digest: orNull(isText), target: isText, result: isText, reason: orNull(isText) },
-  ...{ duration_ms: isCount, hash: isBytes, address: orNull(isText), attempts: orNull(isCount) },
+/** In the order in which they are hashed. Later ones are appended and may be null, so that old hashes stay what they are. */
+const contentChecks: Fields<AuditContent> = {
+  ...{ time: isInstant, request_id: isText, method: isText, protocol: isText, uid: isUid, user: isText },
+  ...{ kind: isKind, owner_uid: orNull(isUid), peer_uid: orNull(isUid), token_digest: orNull(isText) },
+  ...{ target: isText, result: isText, reason: orNull(isText), duration_ms: isCount },
+  ...{ address: orNull(isText), attempts: orNull(isCount) },
 };
+
+/** The columns of {@link AuditContent}, in that order. */
+export const contentColumns = Object.keys(contentChecks) as readonly (keyof AuditContent)[];
 
 export const auditRows: RowKind<AuditRow, AuditRow> = {
   table: "audit",
-  columns,
+  columns: { seq: isSeq, ...contentChecks, hash: isBytes },
   nameOf: ({ seq }) => `record ${seq} of the audit trail`,
   remedy: () => "svc audit --verify says what is wrong first; it stays, as evidence, until its time is over",
   read: (row) => row,
@@ -101,26 +105,6 @@ export function shownRecord(row: AuditRow): AuditRow {
     }
   );
 }
-
-/** The columns of {@link AuditContent}. Later ones are appended and may be null, so that old hashes stay what they are. */
-export const contentColumns = [
-  "time",
-  "request_id",
-  "method",
-  "protocol",
-  "uid",
-  "user",
-  "kind",
-  "owner_uid",
-  "peer_uid",
-  "token_digest",
-  "target",
-  "result",
-  "reason",
-  "duration_ms",
-  "address",
-  "attempts",
-] as const satisfies readonly (keyof AuditContent)[];
 
 export function contentOf(call: AuditedCall, time: number): AuditContent {
   const { user } = call;

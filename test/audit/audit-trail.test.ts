@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { fileURLToPath } from "node:url";
 import test from "ava";
-import { contentOf, hashOf, type AuditRow } from "../../src/audit/audit-record.ts";
+import { contentOf, hashOf, namedContent, type AuditRow } from "../../src/audit/audit-record.ts";
 import { AuditReader } from "../../src/audit/audit-reader.ts";
 import { AuditTrail, recordsLostMethod, type AuditTrailOptions } from "../../src/audit/audit-trail.ts";
 import { SvcError } from "../../src/errors.ts";
@@ -181,6 +181,15 @@ test("verifying goes on while records come and are pruned", async (t) => {
     await appending;
   }
   t.true((await reader.verify()).anchor.seq > 0, "something was pruned meanwhile");
+});
+
+test("the hash of a record is the same in every version", (t) => {
+  const told = { reason: "denied", address: "::1", attempts: 3, token_digest: "abc", owner_uid: 5 };
+  const content = { ...namedContent(contentOf(auditedCall(7), now()), "root"), ...told };
+  t.is(
+    hashOf(Buffer.alloc(32), 7, content).toString("hex"),
+    "ca71580e42dff2b66b901e2df9c014f9fe9f545696e9de853b8cde955e2e9be7",
+  );
 });
 
 test("a look at the trail ends at its head, however many records come meanwhile", async (t) => {
