@@ -1,13 +1,20 @@
 /** AppService: one domain call per method. */
-import type { ServiceImpl } from "@connectrpc/connect";
+import type { HandlerContext, ServiceImpl } from "@connectrpc/connect";
 import { fromJson } from "@bufbuild/protobuf";
 import { timestampFromMs, timestampMs, ValueSchema } from "@bufbuild/protobuf/wkt";
-import type { AppPlacement, AppService, InstallAppRequest } from "../../gen/svc/v1/app_pb.ts";
+import type {
+  AppPlacement,
+  AppService,
+  CloneAppRequest,
+  InstallAppRequest,
+  UpgradeAppRequest,
+} from "../../gen/svc/v1/app_pb.ts";
 import type { ExportAppRequestTo, IssueConsoleTokenRequestSession } from "../../gen/svc/v1/words.ts";
 import type { AppHistory } from "../apps/app-history.ts";
 import type { AppUpdate, AppUpdates } from "../apps/app-updates.ts";
 import type { Apps } from "../apps/apps.ts";
 import type { InstallRequest } from "../apps/install.ts";
+import type { OnProgress } from "../apps/progress.ts";
 import type { UpgradeResult } from "../apps/upgrade.ts";
 import type { CloneResult } from "../apps/clone.ts";
 import type { SettingsView } from "../apps/app-settings.ts";
@@ -17,7 +24,7 @@ import type { Schedules } from "../scheduler/schedules.ts";
 import { shareName, userOf, type UserContext } from "../rpc/user-context.ts";
 import type { ConsoleTokens } from "../tokens/console-tokens.ts";
 import { logLines, logStart } from "./log-lines.ts";
-import { progressEvents } from "./progress-events.ts";
+import { progressEvents, progressOf, workOf } from "./progress-events.ts";
 import { statsFrames } from "./stats-frames.ts";
 
 const defaultPageSize = 1000;
@@ -31,19 +38,26 @@ export function createAppService(
   schedules: Pick<Schedules, "actingOn">,
   consoles: Consoles,
 ): ServiceImpl<typeof AppService> {
+  const install = (request: InstallAppRequest, context: HandlerContext, onProgress?: OnProgress) =>
+    apps.install(installRequest(request), userOf(context), workOf(context, onProgress));
+  const upgrade = async (
+    { id, ...request }: UpgradeAppRequest,
+    context: HandlerContext,
+    onProgress?: OnProgress,
+  ) => upgradeResponse(await apps.upgrade(id, request, userOf(context), workOf(context, onProgress)));
+  const clone = async (
+    { id, ...request }: CloneAppRequest,
+    context: HandlerContext,
+    onProgress?: OnProgress,
+  ) => cloneResponse(await apps.clone(id, request, userOf(context), workOf(context, onProgress)));
+
   return {
     listApps: ({ limit = defaultPageSize, pageToken }, context) =>
       apps.list(userOf(context), { limit, pageToken }),
 
-    installApp: (request, context) =>
-      apps.install(installRequest(request), userOf(context), { signal: context.signal }),
-
+    installApp: install,
     installAppStream: (request, context) =>
-      progressEvents(
-        (onProgress) =>
-          apps.install(installRequest(request), userOf(context), { signal: context.signal, onProgress }),
-        (app) => ({ event: { case: "app", value: app } as const }),
-      ),
+      progressEvents((onProgress) => install(request, context, onProgress), "app"),
 
     getApp: ({ id }, context) => apps.get(id, userOf(context)),
 
@@ -57,7 +71,7 @@ export function createAppService(
     getAppImage: ({ id, checkRemote }, context) =>
       apps.image(id, checkRemote, userOf(context), context.signal),
 
-    repullApp: ({ id }, context) => apps.repull(id, userOf(context), { signal: context.signal }),
+    repullApp: ({ id }, context) => apps.repull(id, userOf(context), workOf(context)),
 
     listAppPorts: async ({ id }, context) => ({ ports: await apps.ports(id, userOf(context)) }),
 
@@ -66,23 +80,11 @@ export function createAppService(
       return { updates: found.apps.map(updateMessage), ...(found.svc && { svc: found.svc }) };
     },
 
-    upgradeApp: async ({ id, ...request }, context) =>
-      upgradeResponse(await apps.upgrade(id, request, userOf(context), { signal: context.signal })),
+    upgradeApp: upgrade,
+    upgradeAppStream: progressOf(upgrade),
 
-    upgradeAppStream: ({ id, ...request }, context) =>
-      progressEvents(
-        (onProgress) => apps.upgrade(id, request, userOf(context), { signal: context.signal, onProgress }),
-        (result) => ({ event: { case: "result", value: upgradeResponse(result) } as const }),
-      ),
-
-    cloneApp: async ({ id, ...request }, context) =>
-      cloneResponse(await apps.clone(id, request, userOf(context), { signal: context.signal })),
-
-    cloneAppStream: ({ id, ...request }, context) =>
-      progressEvents(
-        (onProgress) => apps.clone(id, request, userOf(context), { signal: context.signal, onProgress }),
-        (result) => ({ event: { case: "result", value: cloneResponse(result) } as const }),
-      ),
+    cloneApp: clone,
+    cloneAppStream: progressOf(clone),
 
     startApp: ({ id }, context) => apps.startApp(id, userOf(context)),
 
@@ -91,7 +93,7 @@ export function createAppService(
     restartApp: ({ id }, context) => apps.restartApp(id, userOf(context)),
 
     placeApp: ({ id, placement }, context) =>
-      apps.placeOn(id, placementOf(placement), userOf(context), { signal: context.signal }),
+      apps.placeOn(id, placementOf(placement), userOf(context), workOf(context)),
 
     scaleApp: ({ id, replicas }, context) => apps.scale(id, replicas, userOf(context)),
 
@@ -103,10 +105,7 @@ export function createAppService(
     },
 
     awaitAppStream: ({ id }, context) =>
-      progressEvents(
-        (onProgress) => apps.awaitUp(id, userOf(context), { signal: context.signal, onProgress }),
-        (app) => ({ event: { case: "app", value: app } as const }),
-      ),
+      progressEvents((onProgress) => apps.awaitUp(id, userOf(context), workOf(context, onProgress)), "app"),
 
     getAppLogs: async ({ id, timestamps, ...from }, context) =>
       logsMessage(await apps.logs(id, logStart(from), userOf(context), context.signal), timestamps),

@@ -8,7 +8,6 @@ import type {
   CreateBackupRequest,
   RestoreBackupRequest,
   SetBackupPolicyRequest,
-  UploadBackupRequest,
   UpsertBackupStorageRequest,
   VerifyBackupRequest,
 } from "../../gen/svc/v1/backup_pb.ts";
@@ -28,26 +27,31 @@ import type { ArchivedEntry } from "../identity/identity-work.ts";
 import { secretMask } from "../lib/secret-mask.ts";
 import { userOf } from "../rpc/user-context.ts";
 import { requestedSpan, sayWhichPart, type ByteSpan } from "./byte-range.ts";
-import { progressEvents } from "./progress-events.ts";
+import { progressOf, workOf } from "./progress-events.ts";
+import { contentsOf, firstOf } from "./uploads.ts";
 
 const defaultPageSize = 1000;
 const archiveType = "application/zstd";
 const fileType = "application/octet-stream";
 
 export function createBackupService(backups: Backups): ServiceImpl<typeof BackupService> {
-  const create = (request: CreateBackupRequest, context: HandlerContext, onProgress?: OnProgress) => {
+  const create = async (request: CreateBackupRequest, context: HandlerContext, onProgress?: OnProgress) => {
     const { appId, storages, keep, keepDaily, keepWeekly, keepMonthly, marks, since } = request;
     const mode = request.mode as BackupMode | "";
     const wanted = { storages, keep, keepDaily, keepWeekly, keepMonthly, mode, marks, since };
-    return backups.create(appId, wanted, userOf(context), workOf(context, onProgress));
+    return createResponse(await backups.create(appId, wanted, userOf(context), workOf(context, onProgress)));
   };
-  const restore = (request: RestoreBackupRequest, context: HandlerContext, onProgress?: OnProgress) => {
+  const restore = async (request: RestoreBackupRequest, context: HandlerContext, onProgress?: OnProgress) => {
     const { stopApp, asNew, newName, paths, dryRun } = request;
     const wanted = { stopApp, asNew, newName, paths, dryRun };
-    return backups.restore(openableOf(request), wanted, userOf(context), workOf(context, onProgress));
+    const work = workOf(context, onProgress);
+    return restoreResponse(await backups.restore(openableOf(request), wanted, userOf(context), work));
   };
-  const verify = (request: VerifyBackupRequest, context: HandlerContext, onProgress?: OnProgress) =>
-    backups.verify(openableOf(request), request.deep, userOf(context), workOf(context, onProgress));
+  const verify = async (request: VerifyBackupRequest, context: HandlerContext, onProgress?: OnProgress) => {
+    const work = workOf(context, onProgress);
+    const outcome = await backups.verify(openableOf(request), request.deep, userOf(context), work);
+    return verifyResponse(request, outcome);
+  };
 
   return {
     listBackups: async ({ appId, storage, limit = defaultPageSize, pageToken }, context) => {
@@ -71,21 +75,11 @@ export function createBackupService(backups: Backups): ServiceImpl<typeof Backup
 
     testBackupStorage: async ({ name }, { signal }) => ({ checks: await backups.testStorage(name, signal) }),
 
-    createBackup: async (request, context) => createResponse(await create(request, context)),
+    createBackup: create,
+    createBackupStream: progressOf(create),
 
-    createBackupStream: (request, context) =>
-      progressEvents(
-        (onProgress) => create(request, context, onProgress),
-        (outcome) => ({ event: { case: "result", value: createResponse(outcome) } as const }),
-      ),
-
-    restoreBackup: async (request, context) => restoreResponse(await restore(request, context)),
-
-    restoreBackupStream: (request, context) =>
-      progressEvents(
-        (onProgress) => restore(request, context, onProgress),
-        (outcome) => ({ event: { case: "result", value: restoreResponse(outcome) } as const }),
-      ),
+    restoreBackup: restore,
+    restoreBackupStream: progressOf(restore),
 
     getBackup: async (request, context) => {
       const { footer, sizeBytes, isEncrypted, known } = await backups.show(
@@ -115,13 +109,8 @@ export function createBackupService(backups: Backups): ServiceImpl<typeof Backup
       };
     },
 
-    verifyBackup: async (request, context) => verifyResponse(request, await verify(request, context)),
-
-    verifyBackupStream: (request, context) =>
-      progressEvents(
-        (onProgress) => verify(request, context, onProgress),
-        (outcome) => ({ event: { case: "result", value: verifyResponse(request, outcome) } as const }),
-      ),
+    verifyBackup: verify,
+    verifyBackupStream: progressOf(verify),
 
     deleteBackup: async (request, context) => {
       await backups.delete(refOf(request), userOf(context), context.signal);
@@ -176,32 +165,13 @@ export function createBackupService(backups: Backups): ServiceImpl<typeof Backup
     },
 
     uploadBackup: async (requests, context) => {
-      const messages = requests[Symbol.asyncIterator]();
-      const first = await messages.next();
-      const { storage, identity } = first.done === true ? { storage: "", identity: "" } : first.value;
-      const work = { signal: context.signal };
-      const archive = await backups.upload(
-        { storage, identity },
-        contentOf(first, messages),
-        userOf(context),
-        work,
-      );
+      const { first, all } = await firstOf(requests);
+      const { storage, identity } = first;
+      const wanted = { storage, identity };
+      const archive = await backups.upload(wanted, contentsOf(all), userOf(context), workOf(context));
       return archiveMessage({ ...archive, storage, verifiedAtMs: undefined, restoredAtMs: undefined });
     },
   };
-}
-
-async function* contentOf(
-  first: IteratorResult<UploadBackupRequest, unknown>,
-  rest: AsyncIterator<UploadBackupRequest>,
-): AsyncGenerator<Uint8Array> {
-  for (let each = first; each.done !== true; each = await rest.next()) {
-    if (each.value.content !== undefined) yield each.value.content.data;
-  }
-}
-
-function workOf({ signal }: HandlerContext, onProgress?: OnProgress) {
-  return { signal, ...(onProgress && { onProgress }) };
 }
 
 function refOf({ appId, storage, name }: ArchiveRef): ArchiveRef {

@@ -23,8 +23,8 @@ import {
 } from "../files/files.ts";
 import { shareName, userOf } from "../rpc/user-context.ts";
 import { contentHeaders, ifMatchOf, isRest, rangeOf } from "./file-headers.ts";
-import { firstOf } from "./first-of.ts";
-import { progressEvents } from "./progress-events.ts";
+import { progressOf, workOf } from "./progress-events.ts";
+import { contentsOf, firstOf } from "./uploads.ts";
 
 const contentType = "application/octet-stream";
 const defaultLines = 10;
@@ -49,7 +49,6 @@ export function createFileService(files: Files): ServiceImpl<typeof FileService>
     const { entry, entries, bytes } = unpacked;
     return { entry: entryMessage(entry), entries: BigInt(entries), extractedBytes: BigInt(bytes) };
   };
-  const result = <R>(value: R) => ({ event: { case: "result", value } as const });
 
   return {
     listDirectory: async (request, context) =>
@@ -70,24 +69,19 @@ export function createFileService(files: Files): ServiceImpl<typeof FileService>
     },
 
     movePath: move,
-    movePathStream: (request, context) =>
-      progressEvents((onProgress) => move(request, context, onProgress), result),
+    movePathStream: progressOf(move),
 
     copyPath: copy,
-    copyPathStream: (request, context) =>
-      progressEvents((onProgress) => copy(request, context, onProgress), result),
+    copyPathStream: progressOf(copy),
 
     deletePaths: remove,
-    deletePathsStream: (request, context) =>
-      progressEvents((onProgress) => remove(request, context, onProgress), result),
+    deletePathsStream: progressOf(remove),
 
     createArchive: pack,
-    createArchiveStream: (request, context) =>
-      progressEvents((onProgress) => pack(request, context, onProgress), result),
+    createArchiveStream: progressOf(pack),
 
     extractArchive: unpack,
-    extractArchiveStream: (request, context) =>
-      progressEvents((onProgress) => unpack(request, context, onProgress), result),
+    extractArchiveStream: progressOf(unpack),
 
     readFile: async function* (request, context) {
       const { path } = request;
@@ -152,10 +146,6 @@ function callerOf(context: HandlerContext): FileCaller {
   const user = userOf(context);
   const isPeer = user.kind === "peer" || user.kind === "local";
   return { uid: user.uid, root: user.root, isPeer, share: shareName(user) };
-}
-
-function workOf({ signal }: HandlerContext, onProgress?: OnProgress) {
-  return { signal, onProgress };
 }
 
 function foundEvent(record: Found) {
@@ -229,12 +219,4 @@ function timeOf(ms: number) {
 /** Permission bits from octal digits; `undefined` from none. */
 function modeOf(octal: string): number | undefined {
   return octal === "" ? undefined : Number.parseInt(octal, 8);
-}
-
-async function* contentsOf(
-  messages: AsyncIterable<{ content?: { data: Uint8Array } | undefined }>,
-): AsyncGenerator<Uint8Array> {
-  for await (const { content } of messages) {
-    if (content !== undefined && content.data.length > 0) yield content.data;
-  }
 }

@@ -1,4 +1,5 @@
 /** A streaming sibling: the progress of long work as events, its result as the last one. */
+import type { HandlerContext } from "@connectrpc/connect";
 import type { OnProgress, Progress } from "../apps/progress.ts";
 
 export interface ProgressEvent {
@@ -9,13 +10,14 @@ export interface ProgressEvent {
 const queueLimit = 256;
 
 /**
- * Runs `work` and yields what it reports while it runs.
+ * Runs `work` and yields what it reports while it runs, and last what it comes to.
  * A reader that leaves early does not end the work; its signal, which the work has, does that while it may.
+ * @param last the case of the last event
  */
-export async function* progressEvents<R, E>(
+export async function* progressEvents<R, const Case extends string>(
   work: (onProgress: OnProgress) => Promise<R>,
-  resultEvent: (result: R) => E,
-): AsyncGenerator<ProgressEvent | E> {
+  last: Case,
+): AsyncGenerator<ProgressEvent | { event: { case: Case; value: R } }> {
   const queue: Progress[] = [];
   const state = { isDone: false, wake: Promise.withResolvers<undefined>() };
   const finished = work((progress) => {
@@ -39,5 +41,18 @@ export async function* progressEvents<R, E>(
       state.wake = Promise.withResolvers<undefined>();
     }
   }
-  yield resultEvent(await finished);
+  yield { event: { case: last, value: await finished } };
+}
+
+/** The streaming sibling of a method, which ends with what that answers. */
+export function progressOf<Request, R>(
+  method: (request: Request, context: HandlerContext, onProgress?: OnProgress) => Promise<R>,
+) {
+  return (request: Request, context: HandlerContext) =>
+    progressEvents((onProgress) => method(request, context, onProgress), "result");
+}
+
+/** How long work ends early, and who hears of it. */
+export function workOf({ signal }: HandlerContext, onProgress?: OnProgress) {
+  return { signal, ...(onProgress && { onProgress }) };
 }
