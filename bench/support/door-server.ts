@@ -40,7 +40,10 @@ const pipeline = createPipeline({
       async *readFile({ path }, { responseHeader }) {
         await using file = await open(path);
         responseHeader.set("content-length", String((await file.stat()).size));
-        const pieces = file.createReadStream({ highWaterMark: pieceBytes, autoClose: false }) as AsyncIterable<Buffer>;
+        const pieces = file.createReadStream({
+          highWaterMark: pieceBytes,
+          autoClose: false,
+        }) as AsyncIterable<Buffer>;
         for await (const data of pieces) yield { content: { data } };
       },
     },
