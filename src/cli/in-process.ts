@@ -7,7 +7,7 @@ import { createContext } from "../daemon/context.ts";
 import { createLog } from "../daemon/log.ts";
 import type { PathEnvironment } from "../daemon/paths.ts";
 import type { Programs } from "../daemon/programs.ts";
-import { loadPeerCredentials } from "../transport/peer-credentials.ts";
+import { loadPeerUid } from "../transport/peer-uid.ts";
 import type { CliHost } from "./host.ts";
 import { InProcessClient } from "./in-process-client.ts";
 import { sudoUid } from "./routing.ts";
@@ -21,7 +21,6 @@ export interface InProcessOptions {
 export async function openInProcess(host: CliHost, options: InProcessOptions): Promise<Client> {
   const { environment, programs } = options;
   const config = await loadConfig({ environment });
-  const readPeerCredentials = loadPeerCredentials();
   const shutdown = new AbortController();
   const context = await createContext({
     config,
@@ -31,7 +30,7 @@ export async function openInProcess(host: CliHost, options: InProcessOptions): P
     selfUid: host.uid,
     // A command prints what it has to say itself.
     log: createLog("error"),
-    peerUid: (socket) => readPeerCredentials(socket).uid,
+    peerUid: loadPeerUid(),
     shutdownSignal: shutdown.signal,
   });
   context.apps.claimTrees();

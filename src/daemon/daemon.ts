@@ -5,7 +5,7 @@ import type { Clock } from "../lib/clock.ts";
 import type { ListeningAddresses } from "../transport/doors.ts";
 import { createListeners } from "../transport/listeners.ts";
 import type { PageFiles } from "../transport/pages.ts";
-import { loadPeerCredentials } from "../transport/peer-credentials.ts";
+import { loadPeerUid } from "../transport/peer-uid.ts";
 import type { Config } from "./config.ts";
 import { createContext } from "./context.ts";
 import { exposureWarning } from "./exposure.ts";
@@ -53,7 +53,6 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
   await using resources = new AsyncDisposableStack();
   const log = createLog(config.log.level, isJournal);
   const shutdown = new AbortController();
-  const readPeerCredentials = loadPeerCredentials();
   const page: { address?: string | undefined } = {};
   const context = resources.use(
     await createContext({
@@ -65,7 +64,7 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
       log,
       storeAhead,
       pageAddress: () => page.address,
-      peerUid: (socket) => readPeerCredentials(socket).uid,
+      peerUid: loadPeerUid(),
       ...(clock !== undefined && { clock }),
       shutdownSignal: shutdown.signal,
       isDaemon: true,

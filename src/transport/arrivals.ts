@@ -11,7 +11,7 @@ import type { Log } from "../lib/log.ts";
 import { Tally } from "../lib/tally.ts";
 import { peerName } from "./connection.ts";
 import { descriptorOf } from "./descriptor.ts";
-import type { ReadPeerCredentials } from "./peer-credentials.ts";
+import type { ReadPeerUid } from "./peer-uid.ts";
 
 /** In one turn of the loop: more would hold up those who are in already, and less those who wait. */
 const maxAcceptedAtOnce = 64;
@@ -24,7 +24,7 @@ const flags = 0o4000 | 0o2000000;
 
 export interface ArrivalsOptions {
   readonly turns: FairTurns;
-  readonly credentials: ReadPeerCredentials;
+  readonly readPeerUid: ReadPeerUid;
   /** Of one uid; who comes beyond them is turned away. */
   readonly maxWaitingPerPeer: number;
   /** Whether one of the uid's can be let in. */
@@ -160,9 +160,9 @@ export class Arrivals {
 
   /** Undefined when the kernel does not tell (T 2): a connection whose peer it does not name serves nobody. */
   #uidOf(accepted: number | Socket): number | undefined {
-    const { credentials, log } = this.#options;
+    const { readPeerUid, log } = this.#options;
     try {
-      return credentials(accepted).uid;
+      return readPeerUid(accepted);
     } catch (err) {
       log.warn({ err }, "closed a connection without peer credentials");
       return undefined;

@@ -8,7 +8,7 @@ import { rootSocketOf } from "../lib/root-socket.ts";
 import { Arrivals, connectionOptions, ignore } from "./arrivals.ts";
 import { Connection } from "./connection.ts";
 import { handedSockets } from "./handed-sockets.ts";
-import { loadPeerCredentials, type ReadPeerCredentials } from "./peer-credentials.ts";
+import { loadPeerUid, type ReadPeerUid } from "./peer-uid.ts";
 import { SocketFile, acceptBacklog, type SocketFileOptions } from "./socket-file.ts";
 
 interface Address {
@@ -26,7 +26,7 @@ export interface DoorsOptions {
   /** Descriptors of sockets that are bound already, and stay so when this daemon ends. */
   readonly listenFds?: readonly number[] | undefined;
   /** Default: the kernel's word. */
-  readonly loadPeerCredentials?: (() => ReadPeerCredentials) | undefined;
+  readonly loadPeerUid?: (() => ReadPeerUid) | undefined;
   readonly acceptsPeer: (uid: number) => boolean;
   /** Whether there is a place for a connection of the peer's, for which an idle one may have ended. */
   readonly hasRoomFor: (uid: number) => boolean;
@@ -158,10 +158,10 @@ export class Doors {
   }
 
   async #openSocket(options: SocketFileOptions): Promise<void> {
-    const credentials = (this.#options.loadPeerCredentials ?? loadPeerCredentials)();
+    const readPeerUid = (this.#options.loadPeerUid ?? loadPeerUid)();
     const { turns, maxArrivalsPerPeer, acceptsPeer, hasRoomFor, log } = this.#options;
     const arrivals = new Arrivals({
-      ...{ turns, credentials, log, maxWaitingPerPeer: maxArrivalsPerPeer },
+      ...{ turns, readPeerUid, log, maxWaitingPerPeer: maxArrivalsPerPeer },
       // Who is turned away needs none.
       hasRoomFor: (uid) => !acceptsPeer(uid) || hasRoomFor(uid),
       onPeer: (socket, uid) => this.#receivePeer(socket, uid),

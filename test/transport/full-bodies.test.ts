@@ -54,7 +54,7 @@ const messages = {
 async function openDoorOf(uid: number): Promise<Door & { readonly seen: number[] }> {
   const seen: number[] = [];
   const door = await openDoor({
-    loadPeerCredentials: () => () => ({ pid: 1, uid, gid: uid }),
+    loadPeerUid: () => () => uid,
     handlers: {
       app: {
         installApp(request) {

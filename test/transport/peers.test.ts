@@ -3,7 +3,7 @@ import { stat } from "node:fs/promises";
 import { request } from "node:http";
 import { connect } from "node:net";
 import test from "ava";
-import { readUcred } from "../../src/transport/peer-credentials.ts";
+import { uidIn } from "../../src/transport/peer-uid.ts";
 import { rest } from "./support/clients.ts";
 import { openDoor } from "./support/door.ts";
 import { callAs, isRoot, needsRoot } from "./support/peer.ts";
@@ -107,7 +107,7 @@ rootTest(`in user mode the own uid is root, and strangers are closed at accept${
     mode: "user",
     selfUid: nobody,
     // The mode of the file would keep them out already; what the kernel says must do so alone.
-    loadPeerCredentials: () => () => ({ pid: 1, uid: 5, gid: 5 }),
+    loadPeerUid: () => () => 5,
   });
   t.is((await callAs(0, door.socketPath, "/v1/status")).status, 0);
 
@@ -115,7 +115,7 @@ rootTest(`in user mode the own uid is root, and strangers are closed at accept${
     await using own = await openDoor({
       mode: "user",
       selfUid: nobody,
-      loadPeerCredentials: () => () => ({ pid: 1, uid, gid: uid }),
+      loadPeerUid: () => () => uid,
     });
     const headers = { "x-svc-sudo-uid": "5" };
     const { json } = await callAs(0, own.socketPath, "/v1/status", { headers });
@@ -128,7 +128,7 @@ test("without the kernel's word nobody is served", async (t) => {
   let calls = 0;
   await using door = await openDoor({
     handlers: { daemon: { getStatus: () => ({ version: String(++calls) }) } },
-    loadPeerCredentials: () => () => {
+    loadPeerUid: () => () => {
       throw new Error("no credentials");
     },
   });
@@ -139,18 +139,13 @@ test("without the kernel's word nobody is served", async (t) => {
 });
 
 test("a uid without meaning is no identity", (t) => {
-  const ucred = (uid: number): Buffer => {
-    const value = Buffer.alloc(12);
-    new DataView(value.buffer, value.byteOffset).setUint32(4, uid, true);
-    return value;
-  };
-  t.throws(() => readUcred(ucred(0xffffffff)));
-  t.is(readUcred(ucred(0xfffffffe)).uid, 0xfffffffe);
+  t.throws(() => uidIn(Uint32Array.of(1, 0xffffffff, 0)));
+  t.is(uidIn(Uint32Array.of(1, 0xfffffffe, 0)), 0xfffffffe);
 });
 
 test("where the native call is missing TCP serves on, with a warning", async (t) => {
   await using door = await openDoor({
-    loadPeerCredentials: () => {
+    loadPeerUid: () => {
       throw new Error("no native module");
     },
   });

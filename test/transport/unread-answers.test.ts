@@ -11,7 +11,7 @@ const connections = 40;
 /** How many of the connections that read nothing are left, once all have their answer. */
 async function heldBy(t: ExecutionContext, uid: number): Promise<number> {
   const door = await openDoor({
-    loadPeerCredentials: () => () => ({ pid: 1, uid, gid: uid }),
+    loadPeerUid: () => () => uid,
     handlers: {
       app: {
         listApps: () => ({ apps }),

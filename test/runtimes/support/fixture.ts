@@ -11,14 +11,14 @@ import { noLog } from "../../../src/lib/log.ts";
 import type { Manifest } from "../../../src/packages/manifest.ts";
 import { ProcessRuntime, type ProcessRuntimeOptions } from "../../../src/runtimes/process/process-runtime.ts";
 import type { RunnableApp } from "../../../src/runtimes/runtime.ts";
-import { loadPeerCredentials } from "../../../src/transport/peer-credentials.ts";
+import { loadPeerUid } from "../../../src/transport/peer-uid.ts";
 import { programs } from "../../support/programs.ts";
 
 export const isRoot = process.getuid?.() === 0;
 /** Who apps belong to: another user where that is possible. */
 export const appUid = isRoot ? 65534 : (process.getuid?.() ?? 0);
 
-const readPeer = loadPeerCredentials();
+const peerUid = loadPeerUid();
 
 export type ManifestOverrides = Partial<
   Pick<Manifest, "stop" | "restart" | "limits" | "health" | "ports" | "console">
@@ -101,7 +101,7 @@ export class Fixture implements AsyncDisposable {
 export function runtimeOptions(identities: Identities, bootId: string): ProcessRuntimeOptions {
   return {
     identities,
-    peerUid: (socket) => readPeer(socket).uid,
+    peerUid,
     bootId,
     svcVersion: "0.0.0-test",
     nodePath: process.execPath,
