@@ -27,7 +27,7 @@ export const bench: Bench = {
     const [calledUs, directUs] = [[] as number[], [] as number[]];
     for (let run = 0; run < runs; run += 1) {
       calledUs.push(
-        await costUs(calls, () => pipeline.invokeUnary(method, create(GetStatusRequestSchema), call)),
+        await costUs(calls, () => pipeline.invoke(method, create(GetStatusRequestSchema), call)),
       );
       directUs.push(await costUs(calls, () => Promise.resolve(create(method.output, handle()))));
     }

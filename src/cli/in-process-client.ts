@@ -1,15 +1,5 @@
 /** The service layer of this very process, through the same pipeline as every transport. */
-import {
-  create,
-  fromJson,
-  type DescMessage,
-  type DescMethodBiDiStreaming,
-  type DescMethodClientStreaming,
-  type DescMethodServerStreaming,
-  type DescMethodUnary,
-  type JsonValue,
-  type MessageShape,
-} from "@bufbuild/protobuf";
+import { create, fromJson, type DescMessage, type JsonValue, type MessageShape } from "@bufbuild/protobuf";
 import { invalidField } from "../errors.ts";
 import type { Call } from "../rpc/call-context.ts";
 import type { Pipeline } from "../rpc/pipeline.ts";
@@ -20,10 +10,7 @@ import type { CallOptions, Client, Method, Requests } from "./transport/client.t
 import { messageToRest } from "./transport/rest-json.ts";
 
 export interface InProcessClientOptions {
-  readonly pipeline: Pick<
-    Pipeline,
-    "invokeUnary" | "invokeServerStream" | "invokeClientStream" | "invokeBidiStream"
-  >;
+  readonly pipeline: Pick<Pipeline, "invoke" | "invokeStream">;
   /** Who calls. */
   readonly user: UserContext;
   /** Ends what was opened for the calls. */
@@ -45,11 +32,7 @@ export class InProcessClient implements Client {
     const method = services.find(({ typeName }) => typeName === call.service)?.method[call.method];
     if (method?.methodKind !== "unary") throw new Error(`${call.service} has no unary method ${call.method}`);
     const message = fromRestJson(method.input, request);
-    const answer = await this.#options.pipeline.invokeUnary(
-      method as DescMethodUnary,
-      message,
-      this.#callOf(options),
-    );
+    const answer = await this.#options.pipeline.invoke(method, message, this.#callOf(options));
     return messageToRest(method.output, answer) as Response;
   }
 
@@ -61,27 +44,16 @@ export class InProcessClient implements Client {
     const { pipeline } = this.#options;
     const call = this.#callOf(options);
     const messages = createEach(method.input, requests);
-    if (method.methodKind === "bidi_streaming") {
-      const kind = method as unknown as DescMethodBiDiStreaming<I, O>;
-      yield* pipeline.invokeBidiStream(kind, messages, call);
-      return;
-    }
     const firstOf = async (): Promise<MessageShape<I>> => {
       const first = await messages.next();
       return first.done === true ? create(method.input) : first.value;
     };
-    // The kind decides which of the three descriptor types it is; the generic type does not know.
-    switch (method.methodKind) {
-      case "unary":
-        yield await pipeline.invokeUnary(method as DescMethodUnary<I, O>, await firstOf(), call);
-        return;
-      case "server_streaming":
-        yield* pipeline.invokeServerStream(method as DescMethodServerStreaming<I, O>, await firstOf(), call);
-        return;
-      case "client_streaming":
-        yield await pipeline.invokeClientStream(method as DescMethodClientStreaming<I, O>, messages, call);
-        return;
-    }
+    const { methodKind } = method;
+    const takesStream = methodKind === "client_streaming" || methodKind === "bidi_streaming";
+    const input = takesStream ? messages : await firstOf();
+    if (methodKind === "unary" || methodKind === "client_streaming")
+      yield await pipeline.invoke(method, input, call);
+    else yield* pipeline.invokeStream(method, input, call);
   }
 
   #callOf({ signal, timeoutMs }: CallOptions): Call {

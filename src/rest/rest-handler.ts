@@ -1,5 +1,5 @@
 /** REST over node's `http` and `http2` servers: one message each way by the exchange that all protocols share, streams here. */
-import type { DescMethodClientStreaming, DescMethodServerStreaming, Message } from "@bufbuild/protobuf";
+import type { Message } from "@bufbuild/protobuf";
 import type { IncomingRequest, OutgoingResponse } from "../lib/http-messages.ts";
 import { dropUnread } from "../lib/request-body.ts";
 import type { Exchange } from "../rpc/exchange.ts";
@@ -14,7 +14,7 @@ import type { Route } from "./route.ts";
 export interface RestHandlerOptions extends RestLimits {
   readonly routes: Iterable<Route>;
   readonly exchange: Exchange;
-  readonly pipeline: Pick<Pipeline, "invokeServerStream" | "invokeClientStream" | "turns">;
+  readonly pipeline: Pick<Pipeline, "invoke" | "invokeStream" | "turns">;
   /** Paths below it are REST's, whether a route has them or not; elsewhere the routes' own without variables. Default `/v1/`. */
   readonly prefix?: string;
 }
@@ -43,14 +43,14 @@ export function createRestHandler(options: RestHandlerOptions): RestHandler {
       const first = bindRequest({ route, segments, query, body: undefined });
       const messages = uploadMessages(route, first, request);
       caller.isNoted = true;
-      const answer = await pipeline.invokeClientStream(method as DescMethodClientStreaming, messages, call);
+      const answer = await pipeline.invoke(method, messages, call);
       dropUnread(request, response);
       await protocol.send(operation, answer, call);
       return;
     }
     const message = (await exchange.read(protocol, operation, call)) as Message;
     caller.isNoted = true;
-    const answers = pipeline.invokeServerStream(method as DescMethodServerStreaming, message, call);
+    const answers = pipeline.invokeStream(method, message, call);
     const headers = (): AnswerHeaders => answerHeaders(call.requestId, call.responseHeader);
     await sendStream({ route, response, headers, writer }, answers, request.method === "HEAD");
   }

@@ -3,7 +3,7 @@
  * message → pipeline → answer → note. What the protocols do differently is `UnaryProtocol`'s; what none of them takes goes
  * elsewhere as it came.
  */
-import type { DescMethod, DescMethodUnary, Message } from "@bufbuild/protobuf";
+import type { DescMethod, Message } from "@bufbuild/protobuf";
 import { SvcError, clientGone } from "../errors.ts";
 import type { AbortSource } from "../lib/abort-source.ts";
 import type { BodyTurns } from "../lib/body-turns.ts";
@@ -55,7 +55,7 @@ export interface UnaryProtocol<Op extends Operation> {
 export type Elsewhere<Op extends Operation> = (operation: Op, call: HttpCall) => Promise<void> | void;
 
 export interface ExchangeOptions {
-  readonly pipeline: Pick<Pipeline, "gate" | "invokeUnary" | "noteAnswer" | "turns">;
+  readonly pipeline: Pick<Pipeline, "gate" | "invoke" | "noteAnswer" | "turns">;
   readonly bodies: BodyTurns;
   /** Ends every call under way. */
   readonly shutdownSignal?: AbortSignal;
@@ -136,7 +136,7 @@ export class Exchange {
         return;
       }
       call.caller.isNoted = true;
-      const answer = await pipeline.invokeUnary(method as DescMethodUnary, message, call);
+      const answer = await pipeline.invoke(method, message, call);
       const sent = protocol.send(operation, answer, call);
       if (sent !== undefined) await sent;
       if (call.user.peerUid !== 0) this.#unsent.add(call);

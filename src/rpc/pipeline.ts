@@ -5,10 +5,6 @@
 import type {
   DescMessage,
   DescMethod,
-  DescMethodBiDiStreaming,
-  DescMethodClientStreaming,
-  DescMethodServerStreaming,
-  DescMethodUnary,
   JsonReadOptions,
   JsonWriteOptions,
   Message,
@@ -47,65 +43,19 @@ export interface PipelineOptions extends CallNotesOptions {
 
 type JsonOptions = Partial<JsonReadOptions & JsonWriteOptions>;
 
-export interface Pipeline {
-  /** In which the transports, too, do users' work. */
-  readonly turns: FairTurns;
-  /** Calls that have not ended. */
-  readonly callsInFlight: number;
-  /** How Connect's JSON is read and written, besides what is usual. */
-  readonly jsonOptions: JsonOptions | undefined;
-  /** Sorted capability strings of the methods that are implemented (S 9). */
-  readonly capabilities: readonly string[];
-  /** Registers a method on a Connect router; by default every one. */
-  readonly routes: (router: ConnectRouter, only?: DescMethod) => void;
-  /** The method of a Connect or gRPC path, such as `/svc.v1.AppService/ListApps`. */
-  methodAt(path: string): DescMethod | undefined;
-  /** Whether a Connect or gRPC path is a method that answers without an identity: the health service's (D8). */
-  isPublic(path: string): boolean;
-  /** Ends the streams that only watch (`NO_SIDE_EFFECTS`) and the conversations, so that nobody waits for them when the daemon stops. */
-  endStreams(reason: SvcError): void;
-  /** Ends all running calls. */
-  endCalls(reason: SvcError): void;
-  /** For connect's `requestGate`: access is decided before a byte of the body is read. */
-  readonly requestGate: (context: HandlerContext) => void;
-  /**
-   * Whether `user` may call `method`, before anything of the request's body is read.
-   * @throws SvcError `permission_denied` with reason `token_denied` or `root_required`.
-   */
-  gate(method: DescMethod, user: UserContext, requestId?: string, protocolName?: string): void;
-  /**
-   * Notes a request that was answered without becoming a call: refused before, or a page.
-   * @param method what it asked for; undefined when that is none of ours
-   */
-  noteAnswer(method: DescMethod | undefined, caller: NotedCaller, error?: SvcError): void;
-  /** Calls a unary method. @throws SvcError and nothing else; so do the others. */
-  invokeUnary<I extends DescMessage, O extends DescMessage>(
-    method: DescMethodUnary<I, O>,
-    request: MessageShape<I>,
-    call: Call,
-  ): Promise<MessageShape<O>>;
-  /** Calls a method that streams its answer. Leaving the loop ends the handler. */
-  invokeServerStream<I extends DescMessage, O extends DescMessage>(
-    method: DescMethodServerStreaming<I, O>,
-    request: MessageShape<I>,
-    call: Call,
-  ): AsyncIterable<MessageShape<O>>;
-  /** Calls a method that takes and answers streams; the first message is validated. */
-  invokeBidiStream<I extends DescMessage, O extends DescMessage>(
-    method: DescMethodBiDiStreaming<I, O>,
-    requests: AsyncIterable<MessageShape<I>>,
-    call: Call,
-  ): AsyncIterable<MessageShape<O>>;
-  /** Calls a method that takes a stream; its first message is validated. */
-  invokeClientStream<I extends DescMessage, O extends DescMessage>(
-    method: DescMethodClientStreaming<I, O>,
-    requests: AsyncIterable<MessageShape<I>>,
-    call: Call,
-  ): Promise<MessageShape<O>>;
-}
+export type Pipeline = ReturnType<typeof createPipeline>;
+
+/** A method with its message types. */
+type Method<I extends DescMessage, O extends DescMessage> = DescMethod & {
+  readonly input: I;
+  readonly output: O;
+};
+
+/** What a method is called with: a message, or a stream of which the first is validated. */
+type InputOf<I extends DescMessage> = MessageShape<I> | AsyncIterable<MessageShape<I>>;
 
 /** @throws Error when a method has no handler or no policy */
-export function createPipeline(options: PipelineOptions): Pipeline {
+export function createPipeline(options: PipelineOptions) {
   const { services } = options;
   const notes = new CallNotes(options);
   const methods = new MethodIndex(services, options.policies ?? methodPolicies);
@@ -119,6 +69,10 @@ export function createPipeline(options: PipelineOptions): Pipeline {
     return entry;
   }
 
+  /**
+   * Whether `user` may call `method`, before anything of the request's body is read.
+   * @throws SvcError `permission_denied` with reason `token_denied` or `root_required`.
+   */
   function gate(method: DescMethod, user: UserContext, requestId = "", protocolName = ""): void {
     const entry = entryOf(method);
     try {
@@ -131,16 +85,21 @@ export function createPipeline(options: PipelineOptions): Pipeline {
 
   const { jsonOptions } = options;
   return {
+    /** In which the transports, too, do users' work. */
     turns,
+    /** How Connect's JSON is read and written, besides what is usual. */
     jsonOptions,
 
-    get callsInFlight() {
+    /** Calls that have not ended. */
+    get callsInFlight(): number {
       return running.size;
     },
 
+    /** Sorted capability strings of the methods that are implemented (S 9). */
     capabilities: collectCapabilities(services, options.policies),
 
-    routes(router, only) {
+    /** Registers a method on a Connect router; by default every one. */
+    routes(router: ConnectRouter, only?: DescMethod): void {
       const registered = only === undefined ? services.flatMap(({ service }) => service.methods) : [only];
       for (const method of registered) {
         const handler = connectHandler(entryOf(method)) as MethodImpl<DescMethod>;
@@ -148,7 +107,8 @@ export function createPipeline(options: PipelineOptions): Pipeline {
       }
     },
 
-    requestGate(context) {
+    /** For connect's `requestGate`: access is decided before a byte of the body is read. */
+    requestGate(context: HandlerContext): void {
       const { method, protocolName, values } = context;
       const caller = { user: userOf(context), requestId: values.get(requestIdKey), protocolName };
       try {
@@ -161,20 +121,28 @@ export function createPipeline(options: PipelineOptions): Pipeline {
 
     gate,
 
-    noteAnswer(method, caller, error) {
+    /**
+     * Notes a request that was answered without becoming a call: refused before, or a page.
+     * @param method what it asked for; undefined when that is none of ours
+     */
+    noteAnswer(method: DescMethod | undefined, caller: NotedCaller, error?: SvcError): void {
       notes.answered(method === undefined ? undefined : methods.entryOf(method), caller, error);
     },
 
-    methodAt: (path) => methods.at(path),
+    /** The method of a Connect or gRPC path, such as `/svc.v1.AppService/ListApps`. */
+    methodAt: (path: string): DescMethod | undefined => methods.at(path),
 
-    isPublic(path) {
+    /** Whether a Connect or gRPC path is a method that answers without an identity: the health service's (D8). */
+    isPublic(path: string): boolean {
       const method = methods.at(path);
       return method !== undefined && entryOf(method).isPublic;
     },
 
-    endCalls: (reason) => running.abort(reason),
+    /** Ends all running calls. */
+    endCalls: (reason: SvcError): void => running.abort(reason),
 
-    endStreams(reason) {
+    /** Ends the streams that only watch (`NO_SIDE_EFFECTS`) and the conversations, so that nobody waits for them when the daemon stops. */
+    endStreams(reason: SvcError): void {
       running.abort(
         reason,
         (method) =>
@@ -183,13 +151,19 @@ export function createPipeline(options: PipelineOptions): Pipeline {
       );
     },
 
-    invokeUnary: (method, request, call) => invoker.single(entryOf(method), request, call) as Promise<never>,
-    invokeServerStream: (method, request, call) =>
-      invoker.many(entryOf(method), request, call) as AsyncIterable<never>,
-    invokeBidiStream: (method, requests, call) =>
-      invoker.many(entryOf(method), requests, call) as AsyncIterable<never>,
-    invokeClientStream: (method, requests, call) =>
-      invoker.single(entryOf(method), requests, call) as Promise<never>,
+    /** Calls a method that answers once. @throws SvcError and nothing else; so does the other. */
+    invoke: <I extends DescMessage, O extends DescMessage>(
+      method: Method<I, O>,
+      input: InputOf<I>,
+      call: Call,
+    ) => invoker.single(entryOf(method), input, call) as Promise<MessageShape<O>>,
+
+    /** Calls a method that streams its answer. Leaving the loop ends the handler. */
+    invokeStream: <I extends DescMessage, O extends DescMessage>(
+      method: Method<I, O>,
+      input: InputOf<I>,
+      call: Call,
+    ) => invoker.many(entryOf(method), input, call) as AsyncIterable<MessageShape<O>>,
   };
 
   /** The two shapes in which Connect calls handlers. */

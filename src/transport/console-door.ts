@@ -138,7 +138,7 @@ export class ConsoleDoor {
     const first = create(ConsoleInputSchema, opened);
     try {
       const call = { user, requestId, protocolName: "websocket", signal: socket.gone };
-      const output = pipeline.invokeBidiStream(AppService.method.attachConsole, socket.inputs(first), call);
+      const output = pipeline.invokeStream(AppService.method.attachConsole, socket.inputs(first), call);
       for await (const message of output) await socket.send(message);
       socket.close();
     } catch (thrown) {

@@ -121,9 +121,9 @@ function withWantedErrors(inner: Pipeline): Pipeline {
   return {
     ...inner,
     // The way of the calls that Connect for Node does not see.
-    async invokeUnary(method, message, call) {
+    async invoke(method, message, call) {
       try {
-        return await inner.invokeUnary(method, message, call);
+        return await inner.invoke(method, message, call);
       } catch (error) {
         const { cause } = error as SvcError;
         throw cause instanceof ConnectError ? cause : withoutDetails(connectErrorOf(error as SvcError));

@@ -230,7 +230,7 @@ test("leaving a stream ends its handler", async (t) => {
   });
   const call = { user, requestId: "r", protocolName: "test" };
   const method = AppService.method.streamAppLogs as DescMethodServerStreaming;
-  for await (const _lines of pipeline.invokeServerStream(method, create(method.input, { id: "x" }), call))
+  for await (const _lines of pipeline.invokeStream(method, create(method.input, { id: "x" }), call))
     break;
   t.true(await ended.promise);
 });
@@ -252,7 +252,7 @@ test("the first message of a request stream is validated, an empty stream too", 
   const call = { user, requestId: "r", protocolName: "test" };
   const method = FileService.method.writeFile as DescMethodClientStreaming;
   const none = (async function* (): AsyncGenerator<never> {})();
-  const error = await t.throwsAsync(pipeline.invokeClientStream(method, none, call), {
+  const error = await t.throwsAsync(pipeline.invoke(method, none, call), {
     instanceOf: SvcError,
   });
   t.like(error, { reason: "invalid_request", message: "path is required" });
@@ -339,7 +339,7 @@ test("a service that is bound for later is looked at with the first of its metho
   const call = { user, requestId: "r", protocolName: "test" };
   const { pipeline: other } = open({}, { services: [bound] });
   t.like(
-    await other.invokeUnary(AppService.method.getApp, create(GetAppRequestSchema, { id: "hello" }), call),
+    await other.invoke(AppService.method.getApp, create(GetAppRequestSchema, { id: "hello" }), call),
     { id: "hello" },
   );
 });
@@ -359,9 +359,9 @@ test("a call costs little", async (t) => {
   const call = { user, requestId: "r", protocolName: "test" };
   const request = create(GetAppRequestSchema, { id: "hello" });
   const rounds = 20_000;
-  for (let n = 0; n < 2000; n++) await pipeline.invokeUnary(AppService.method.getApp, request, call);
+  for (let n = 0; n < 2000; n++) await pipeline.invoke(AppService.method.getApp, request, call);
   const startMs = performance.now();
-  for (let n = 0; n < rounds; n++) await pipeline.invokeUnary(AppService.method.getApp, request, call);
+  for (let n = 0; n < rounds; n++) await pipeline.invoke(AppService.method.getApp, request, call);
   const microseconds = ((performance.now() - startMs) / rounds) * 1000;
   const client = createClient(AppService, transport(pipeline, user));
   const clientStartMs = performance.now();

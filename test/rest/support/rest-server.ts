@@ -51,19 +51,25 @@ export class RecordingPipeline {
 
   noteAnswer(): void {}
 
-  async invokeUnary(method: DescMethod, message: Message, call: HttpCall): Promise<Message> {
+  async invoke(
+    method: DescMethod,
+    input: Message | AsyncIterable<Message>,
+    call: HttpCall,
+  ): Promise<Message> {
+    if (Symbol.asyncIterator in input) return await this.#takeUpload(method, input, call);
+    const message = input;
     this.#record(method, message);
     if (this.answer !== undefined) return await this.answer(method, message, recordingCall(call));
     return method.output === method.input ? message : create(method.output);
   }
 
-  invokeServerStream(method: DescMethod, message: Message, call: HttpCall): AsyncIterable<Message> {
+  invokeStream(method: DescMethod, message: Message, call: HttpCall): AsyncIterable<Message> {
     this.#record(method, message);
     if (this.stream === undefined) throw new Error("no stream is set");
     return this.stream(method, message, recordingCall(call));
   }
 
-  async invokeClientStream(
+  async #takeUpload(
     method: DescMethod,
     messages: AsyncIterable<Message>,
     call: HttpCall,

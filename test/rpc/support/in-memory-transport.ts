@@ -40,7 +40,7 @@ export function createInMemoryTransport(options: InMemoryTransportOptions): Tran
   return {
     async unary(method, signal, timeoutMs, _header, input) {
       const message = await asConnect(
-        pipeline.invokeUnary(method, create(method.input, input), callOf(signal, timeoutMs)),
+        pipeline.invoke(method, create(method.input, input), callOf(signal, timeoutMs)),
       );
       return { ...answerOf(method), stream: false, method, message };
     },
@@ -65,16 +65,16 @@ async function* streamMessages(
   try {
     switch (method.methodKind) {
       case "client_streaming":
-        yield await pipeline.invokeClientStream(method, createEach(method.input, input), call);
+        yield await pipeline.invoke(method, createEach(method.input, input), call);
         return;
       case "server_streaming":
         for await (const request of createEach(method.input, input)) {
-          yield* pipeline.invokeServerStream(method, request, call);
+          yield* pipeline.invokeStream(method, request, call);
           return;
         }
         throw new SvcError("invalid_request", "the call has no request message");
       case "bidi_streaming":
-        yield* pipeline.invokeBidiStream(method, createEach(method.input, input), call);
+        yield* pipeline.invokeStream(method, createEach(method.input, input), call);
     }
   } catch (error) {
     throw isSvcError(error) ? connectErrorOf(error) : error;
