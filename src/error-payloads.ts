@@ -14,7 +14,6 @@ import {
   type ErrorDetail,
 } from "../gen/svc/v1/error_pb.ts";
 import type { ErrorDetailReason } from "../gen/svc/v1/words.ts";
-import type { ReasonPayloads, SvcError } from "./errors.ts";
 
 interface PayloadKind {
   /** The member of `ErrorDetail.payload` that it is. */
@@ -38,12 +37,16 @@ export const payloadKinds = {
   start_failed: { name: "commandFailed", schema: () => CommandFailedSchema },
 } satisfies Partial<Record<ErrorDetailReason, PayloadKind>>;
 
-/** The payload of an error; undefined when its reason has none. A reason that has one always carries it, empty if need be. */
-export function payloadOf(
-  error: SvcError,
-): { readonly name: PayloadKind["name"]; readonly schema: DescMessage; readonly value: Message } | undefined {
-  if (!Object.hasOwn(payloadKinds, error.reason)) return undefined;
-  const { name, schema: schemaOf }: PayloadKind = payloadKinds[error.reason as keyof ReasonPayloads];
+interface Payload {
+  readonly name: PayloadKind["name"];
+  readonly schema: DescMessage;
+  readonly value: Message;
+}
+
+/** What an error says beside its reason; undefined when that has no payload. One that has always carries it, empty if need be. */
+export function payloadOf(reason: ErrorDetailReason, said: unknown): Payload | undefined {
+  if (!Object.hasOwn(payloadKinds, reason)) return undefined;
+  const { name, schema: schemaOf }: PayloadKind = payloadKinds[reason as keyof typeof payloadKinds];
   const schema = schemaOf();
-  return { name, schema, value: create(schema, error.payload as Record<string, unknown> | undefined) };
+  return { name, schema, value: create(schema, said as Record<string, unknown> | undefined) };
 }

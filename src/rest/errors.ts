@@ -39,7 +39,7 @@ export function errorAnswer(writer: JsonWriter, error: SvcError, allow?: readonl
   if (allow !== undefined) headers["allow"] = allow.join(", ");
 
   const body = JSON.stringify({ error: message, code, reason });
-  const payload = payloadOf(error);
+  const payload = payloadOf(reason, error.payload);
   if (payload === undefined) return { status, headers, body };
   const payloadText = writer.message(payload.schema, payload.value);
   return { status, headers, body: `${body.slice(0, -1)},${JSON.stringify(reason)}:${payloadText}}` };

@@ -10,7 +10,7 @@ import { fitTrailers } from "./grpc-trailers.ts";
 
 /** The detail that rides with an error on Connect and gRPC. */
 function errorDetailOf(error: SvcError): ErrorDetail {
-  const payload = payloadOf(error);
+  const payload = payloadOf(error.reason, error.payload);
   return create(ErrorDetailSchema, {
     reason: error.reason,
     ...(payload && { payload: { case: payload.name, value: payload.value } as ErrorDetail["payload"] }),

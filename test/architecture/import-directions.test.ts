@@ -38,7 +38,7 @@ const ground = ["errors.ts", "error-payloads.ts", "lib", "gen"];
 const directions: Record<string, Direction> = {
   "main.ts": { uses: [...ground, "daemon", "cli"] },
   "errors.ts": { uses: ["gen/svc/v1/reasons.ts"], knows: ["gen", "error-payloads.ts"] },
-  "error-payloads.ts": { uses: ["gen"], knows: ["errors.ts"] },
+  "error-payloads.ts": { uses: ["gen"] },
   lib: { uses: [] },
   store: { uses: ["errors.ts", "lib"], knows: ["gen"] },
   rest: { uses: [...ground, "src/rpc/user-context.ts"], knows: ["rpc"] },
