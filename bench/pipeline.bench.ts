@@ -2,7 +2,7 @@
 import { create } from "@bufbuild/protobuf";
 import { DaemonService, GetStatusRequestSchema } from "../gen/svc/v1/daemon_pb.ts";
 import { createPipeline } from "../src/rpc/pipeline.ts";
-import { createRouter } from "../src/rest/router.ts";
+import { Router } from "../src/rest/router.ts";
 import { parseTemplate } from "../src/rest/template.ts";
 import { fakeServices } from "../test/transport/support/fake-services.ts";
 import { amount, type Bench } from "./support/result.ts";
@@ -26,13 +26,11 @@ export const bench: Bench = {
     const call = { user, requestId: "", protocolName: "bench" };
     const [calledUs, directUs] = [[] as number[], [] as number[]];
     for (let run = 0; run < runs; run += 1) {
-      calledUs.push(
-        await costUs(calls, () => pipeline.invoke(method, create(GetStatusRequestSchema), call)),
-      );
+      calledUs.push(await costUs(calls, () => pipeline.invoke(method, create(GetStatusRequestSchema), call)));
       directUs.push(await costUs(calls, () => Promise.resolve(create(method.output, handle()))));
     }
 
-    const router = createRouter(syntheticRoutes());
+    const router = new Router(syntheticRoutes());
     const paths = Array.from({ length: routeCount }, (_, at) => `/v1/things${at}/some-id/parts`);
     const matchUs: number[] = [];
     for (let run = 0; run < runs; run += 1) {

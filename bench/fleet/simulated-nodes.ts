@@ -4,7 +4,7 @@
  */
 import { once } from "node:events";
 import { createPipeline } from "../../src/rpc/pipeline.ts";
-import { createListeners, type Listeners } from "../../src/transport/listeners.ts";
+import { Listeners } from "../../src/transport/listeners.ts";
 import type { Schedule } from "../../gen/svc/v1/schedule_pb.ts";
 import { fakeServices } from "../../test/transport/support/fake-services.ts";
 
@@ -38,7 +38,7 @@ function createNode(name: string): Listeners {
       },
     }),
   });
-  return createListeners({
+  return new Listeners({
     ...{ pipeline, log, tokens: { authenticate: () => null }, mode: "system" },
     selfUid: process.getuid?.() ?? 0,
     socketPath: `${path}.${name}`,

@@ -6,7 +6,7 @@ import { open } from "node:fs/promises";
 import { insertApp } from "../../src/apps/app-record.ts";
 import { createPipeline } from "../../src/rpc/pipeline.ts";
 import { userOf } from "../../src/rpc/user-context.ts";
-import { createListeners } from "../../src/transport/listeners.ts";
+import { Listeners } from "../../src/transport/listeners.ts";
 import { createViews, newApp, ToldRuntime } from "../../test/support/many-apps.ts";
 import { temporaryStore } from "../../test/store/support/temporary-store.ts";
 import { fakeServices } from "../../test/transport/support/fake-services.ts";
@@ -56,7 +56,7 @@ function changeOne(): void {
   runtime.tell(id, { state: "STOPPED", reason: "", health: "none", restarts: changes, lastLines: [] });
 }
 
-const listeners = createListeners({
+const listeners = new Listeners({
   pipeline,
   tokens: { authenticate: () => null },
   mode: "system",

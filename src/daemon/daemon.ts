@@ -2,8 +2,9 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { SvcError } from "../errors.ts";
 import type { Clock } from "../lib/clock.ts";
+import { addressText } from "../lib/listen-failure.ts";
 import type { ListeningAddresses } from "../transport/doors.ts";
-import { createListeners } from "../transport/listeners.ts";
+import { Listeners } from "../transport/listeners.ts";
 import type { PageFiles } from "../transport/pages.ts";
 import { loadPeerUid } from "../transport/peer-uid.ts";
 import type { Config } from "./config.ts";
@@ -75,7 +76,7 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
     shutdown.abort(new SvcError("unavailable", "the daemon is stopping; try again in a moment"));
   });
   const listeners = resources.use(
-    createListeners({
+    new Listeners({
       pipeline: context.pipeline,
       tokens: context.tokens,
       consoleTokens: context.consoleTokens,
@@ -135,6 +136,5 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
 /** How a browser on this machine names what is listened on; "all addresses" is this machine, too. */
 function localAddress({ host, port }: { host: string; port: number }): string {
   if (host === "0.0.0.0") return `http://127.0.0.1:${port}/`;
-  const name = host === "::" ? "::1" : host;
-  return name.includes(":") ? `http://[${name}]:${port}/` : `http://${name}:${port}/`;
+  return `http://${addressText({ host: host === "::" ? "::1" : host, port })}/`;
 }

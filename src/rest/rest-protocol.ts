@@ -21,7 +21,7 @@ import type { JsonWriter } from "./json-writer.ts";
 import { parseJsonText } from "./json-text.ts";
 import { pathProblem } from "./path.ts";
 import type { Route } from "./route.ts";
-import { createRouter, type Router } from "./router.ts";
+import { Router } from "./router.ts";
 
 /** A route, and what the request's target says besides. */
 export interface RestOperation extends Operation {
@@ -55,7 +55,7 @@ export class RestProtocol implements UnaryProtocol<RestOperation> {
     { maxBodyBytes, bodyTimeoutMs }: RestLimits,
   ) {
     this.#turns = turns;
-    this.#router = createRouter(routes);
+    this.#router = new Router(routes);
     this.#writer = writer;
     this.maxBodyBytes = maxBodyBytes;
     this.bodyTimeoutMs = bodyTimeoutMs;

@@ -12,14 +12,6 @@ export type RouteMatch =
   | { readonly kind: "method_not_allowed"; readonly allow: readonly string[] }
   | { readonly kind: "not_found" };
 
-export interface Router {
-  /**
-   * @param httpMethod upper-case; HEAD takes the route of GET where it has none of its own
-   * @param path a canonical raw path, see `pathProblem`
-   */
-  match(httpMethod: string, path: string): RouteMatch;
-}
-
 interface Node {
   readonly literals: Map<string, Node>;
   any: Node | undefined;
@@ -31,22 +23,31 @@ interface Node {
 
 type Endings = Map<string, Map<string, Route>>;
 
-/** @param routes free of duplicates, as the generator makes sure of */
-export function createRouter(routes: Iterable<Route>): Router {
-  const root = createNode();
-  const verbs = new Set<string>();
+export class Router {
+  readonly #root = createNode();
+  readonly #verbs = new Set<string>();
   /** What paths of literals alone lead to, by HTTP method and path: nothing beats literals. */
-  const fixed = new Map<string, RouteMatch>();
-  for (const route of routes) {
-    insert(root, route);
-    const { verb, segments, source } = route.template;
-    const isFixed = !segments.includes("*") && !segments.includes("**");
-    if (verb !== "") verbs.add(verb);
-    else if (isFixed) fixed.set(`${route.httpMethod} ${source}`, { kind: "route", route, segments });
+  readonly #fixed = new Map<string, RouteMatch>();
+
+  /** @param routes free of duplicates, as the generator makes sure of */
+  constructor(routes: Iterable<Route>) {
+    for (const route of routes) {
+      insert(this.#root, route);
+      const { verb, segments, source } = route.template;
+      const isFixed = !segments.includes("*") && !segments.includes("**");
+      if (verb !== "") this.#verbs.add(verb);
+      else if (isFixed) this.#fixed.set(`${route.httpMethod} ${source}`, { kind: "route", route, segments });
+    }
   }
-  return {
-    match: (httpMethod, path) => fixed.get(`${httpMethod} ${path}`) ?? match(root, verbs, httpMethod, path),
-  };
+
+  /**
+   * @param httpMethod upper-case; HEAD takes the route of GET where it has none of its own
+   * @param path a canonical raw path, see `pathProblem`
+   */
+  match(httpMethod: string, path: string): RouteMatch {
+    const fixed = this.#fixed.get(`${httpMethod} ${path}`);
+    return fixed ?? match(this.#root, this.#verbs, httpMethod, path);
+  }
 }
 
 /** The text that a variable takes from the raw segments of a match. */

@@ -7,16 +7,15 @@ import type { SvcError } from "../errors.ts";
 import { mediaType } from "../lib/http-messages.ts";
 import { pathProblem } from "../rest/path.ts";
 import type { Route } from "../rest/route.ts";
-import { createRouter, type Router } from "../rest/router.ts";
+import { Router } from "../rest/router.ts";
 import type { Pipeline } from "../rpc/pipeline.ts";
 import { anonymous, type UserContext } from "../rpc/user-context.ts";
-import { pathOf, type Callers, type HttpRequest } from "./http.ts";
+import { callerOf, pathOf, type HttpRequest } from "./http.ts";
 import { addressOf, type Origin } from "./identity.ts";
 
 export interface AnswerNotesOptions {
   readonly pipeline: Pick<Pipeline, "methodAt" | "noteAnswer">;
   readonly routes: Iterable<Route>;
-  readonly callers: Callers;
 }
 
 /** What is known of an answer. */
@@ -38,8 +37,8 @@ export class AnswerNotes {
 
   /** Notes the answer to a request, unless it or a call has been noted for it. */
   note(request: HttpRequest, { error, requestId = "", origin }: Answer): void {
-    const { pipeline, callers } = this.#options;
-    const caller = callers.get(request);
+    const { pipeline } = this.#options;
+    const caller = callerOf(request);
     if (caller?.isNoted === true) return;
     if (caller !== undefined) caller.isNoted = true;
     const procedure = pipeline.methodAt(pathOf(request));
@@ -54,7 +53,7 @@ export class AnswerNotes {
   #methodOfRoute(request: HttpRequest): DescMethod | undefined {
     const path = pathOf(request);
     if (pathProblem(path, { escapedSlash: "allow" }) !== undefined) return undefined;
-    this.#router ??= createRouter(this.#options.routes);
+    this.#router ??= new Router(this.#options.routes);
     const match = this.#router.match(request.method ?? "", path);
     return match.kind === "route" ? match.route.method : undefined;
   }

@@ -14,12 +14,11 @@ import { endableBody, endableBodyKey } from "../rpc/endable-body.ts";
 import type { Pipeline } from "../rpc/pipeline.ts";
 import { requestIdKey, shareName, userContextKey } from "../rpc/user-context.ts";
 import { guardRoutes, responseKey, type Failed } from "./connect-guard.ts";
-import { isUploadTo, type Callers, type HttpRequest, type HttpResponse } from "./http.ts";
+import { callerOf, isUploadTo, type HttpRequest, type HttpResponse } from "./http.ts";
 import type { TransportLimits } from "./limits.ts";
 
 export interface ConnectCallsOptions {
   readonly pipeline: Pipeline;
-  readonly callers: Callers;
   readonly limits: TransportLimits;
   readonly bodies: BodyTurns;
   /** Answers what failed outside of a call. */
@@ -32,7 +31,7 @@ export type ConnectCalls = (method: DescMethod, request: HttpRequest, response: 
 type Handler = (request: HttpRequest, response: HttpResponse) => void;
 
 export function createConnectCalls(options: ConnectCallsOptions): ConnectCalls {
-  const { pipeline, callers, limits, bodies, failed } = options;
+  const { pipeline, limits, bodies, failed } = options;
   const { requestGate, turns } = pipeline;
   const { maxTimeoutMs } = limits;
   const compressions = [compressionGzip, compressionBrotli];
@@ -40,7 +39,7 @@ export function createConnectCalls(options: ConnectCallsOptions): ConnectCalls {
   const handlers = new Map<string, Handler>();
 
   const contextValues = (request: object): ContextValues => {
-    const caller = callers.get(request);
+    const caller = callerOf(request);
     if (caller === undefined) throw new Error("a call came without its caller");
     const { user, requestId, response } = caller;
     const turn = isUploadTo(pipeline, response.req) ? undefined : bodies.open(shareName(user));
@@ -72,7 +71,7 @@ export function createConnectCalls(options: ConnectCallsOptions): ConnectCalls {
 
   return (method, request, response) => {
     const isHttp2 = "stream" in request;
-    const isRoot = callers.get(request)?.user.root === true;
+    const isRoot = callerOf(request)?.user.root === true;
     const key = `${methodName(method)} ${isHttp2} ${isRoot}`;
     let handler = handlers.get(key);
     if (handler === undefined) handlers.set(key, (handler = make(method, isHttp2, isRoot)));

@@ -16,7 +16,7 @@ import { pathProblem } from "../rest/path.ts";
 import { shownError } from "../rpc/error-mapping.ts";
 import type { Pipeline } from "../rpc/pipeline.ts";
 import { anonymous, shareName, type UserContext } from "../rpc/user-context.ts";
-import type { ConsoleScope } from "../tokens/console-tokens.ts";
+import type { ConsoleScope, ConsoleTokens } from "../tokens/console-tokens.ts";
 import type { ConnectionPlaces } from "./connection-places.ts";
 import type { Connection } from "./connection.ts";
 import { ConsoleSocket } from "./console-socket.ts";
@@ -27,13 +27,9 @@ import { refuse } from "./refusal.ts";
 import { checkForm } from "./request-form.ts";
 import type { Log } from "../lib/log.ts";
 
-export interface ConsoleTokenUse {
-  consume(presented: string, scope: ConsoleScope): UserContext | undefined;
-}
-
 export interface ConsoleDoorOptions {
   readonly pipeline: Pipeline;
-  readonly tokens: ConsoleTokenUse;
+  readonly tokens: Pick<ConsoleTokens<UserContext>, "consume">;
   readonly hosts: HostCheck;
   readonly places: ConnectionPlaces;
   /** Whether another wrong token from that share is heard at all. */

@@ -9,7 +9,7 @@ import { Arrivals, connectionOptions, ignore } from "./arrivals.ts";
 import { Connection } from "./connection.ts";
 import { handedSockets } from "./handed-sockets.ts";
 import { loadPeerUid, type ReadPeerUid } from "./peer-uid.ts";
-import { SocketFile, acceptBacklog, type SocketFileOptions } from "./socket-file.ts";
+import { SocketFile, listenOn, type SocketFileOptions } from "./socket-file.ts";
 
 interface Address {
   readonly host: string;
@@ -114,7 +114,7 @@ export class Doors {
       );
     });
     try {
-      await listen(server, host, port);
+      await listenOn(server, { host, port });
     } catch (cause) {
       const { code = "unknown error" } = cause as NodeJS.ErrnoException;
       const message = listenFailure({ host, port }, code);
@@ -197,14 +197,4 @@ export class Doors {
     else socket.destroy();
     socket.off("error", ignore);
   }
-}
-
-function listen(server: Server, host: string, port: number): Promise<void> {
-  return new Promise((resolve, reject) => {
-    server.once("error", reject);
-    server.listen({ host, port, backlog: acceptBacklog }, () => {
-      server.off("error", reject);
-      resolve();
-    });
-  });
 }

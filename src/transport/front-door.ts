@@ -23,12 +23,13 @@ import type { FailureThrottle } from "./failure-throttle.ts";
 import type { HostCheck } from "./host-check.ts";
 import {
   breakOff,
+  callerOf,
   disconnectAfter,
   hostOf,
   isUploadTo,
+  keepCaller,
   pathOf,
   type Caller,
-  type Callers,
   type HttpRequest,
   type HttpResponse,
 } from "./http.ts";
@@ -44,7 +45,6 @@ export interface FrontDoorOptions {
   readonly pipeline: Pipeline;
   readonly exchange: Exchange;
   readonly rest: RestHandler;
-  readonly callers: Callers;
   readonly identity: IdentityResolver;
   readonly places: ConnectionPlaces;
   readonly hosts: HostCheck;
@@ -184,7 +184,7 @@ export class FrontDoor {
     requestId: string,
     expectsContinue: boolean,
   ): void {
-    const { pipeline, identity, hosts, callers, rest, pages } = this.#options;
+    const { pipeline, identity, hosts, rest, pages } = this.#options;
     const { origin } = connection;
     if (isBodyEndUnsure(request)) {
       disconnectAfter(request, response);
@@ -204,7 +204,7 @@ export class FrontDoor {
     const isPublic = isPage || pipeline.isPublic(path);
     const user = isPublic ? anonymous : identity.identify(origin, request.headers);
     const caller = { user, requestId, response, isNoted: false };
-    callers.set(request, caller);
+    keepCaller(request, caller);
     if (expectsContinue) response.writeContinue();
     if (isPage || !rest(request, response, caller)) this.#answerRpc(request, response, caller);
   }
@@ -232,19 +232,14 @@ export class FrontDoor {
   }
 
   #rpcFrontOptions(): RpcFrontOptions {
-    const { pipeline, exchange, callers, limits, bodies, pages } = this.#options;
+    const { pipeline, exchange, limits, bodies, pages } = this.#options;
     return {
-      pipeline,
-      exchange,
-      callers,
-      limits,
-      bodies,
-      pages,
+      ...{ pipeline, exchange, limits, bodies, pages },
       notFound: (request, response) => {
         this.#fail(request, response, nothingThere(request), "");
       },
       failed: (request, response, error) =>
-        this.#fail(request, response, error, callers.get(request)?.requestId ?? ""),
+        this.#fail(request, response, error, callerOf(request)?.requestId ?? ""),
     };
   }
 

@@ -2,37 +2,32 @@
 import { isIPv4 } from "node:net";
 import { SvcError } from "../errors.ts";
 
-export interface HostCheckOptions {
-  /** Names beside the loopback ones, without port. */
-  readonly allowedHosts: readonly string[];
-}
+export class HostCheck {
+  readonly #allowed: ReadonlySet<string>;
 
-export interface HostCheck {
+  /** @param allowedHosts names beside the loopback ones, without port */
+  constructor(allowedHosts: readonly string[]) {
+    this.#allowed = new Set(allowedHosts.map((name) => name.toLowerCase()));
+  }
+
   /** For TCP. @throws SvcError `permission_denied`, reason `host_denied` */
-  checkHost(host: string | undefined): void;
-  /** For both listeners; a request without `Origin` comes from no page. @throws SvcError `permission_denied`, reason `origin_denied` */
-  checkOrigin(origin: string | undefined, host: string | undefined): void;
-}
+  checkHost(host: string | undefined): void {
+    const name = host === undefined ? undefined : hostName(host);
+    if (name !== undefined && (isLoopback(name) || this.#allowed.has(name))) return;
+    throw new SvcError(
+      "host_denied",
+      "the request's Host is not one of this daemon's; add it to [api] allowed_hosts",
+    );
+  }
 
-export function createHostCheck({ allowedHosts }: HostCheckOptions): HostCheck {
-  const allowed = new Set(allowedHosts.map((name) => name.toLowerCase()));
-  return {
-    checkHost(host) {
-      const name = host === undefined ? undefined : hostName(host);
-      if (name !== undefined && (isLoopback(name) || allowed.has(name))) return;
-      throw new SvcError(
-        "host_denied",
-        "the request's Host is not one of this daemon's; add it to [api] allowed_hosts",
-      );
-    },
-    checkOrigin(origin, host) {
-      if (origin === undefined) return;
-      // Port and all: another port of this machine is another user's page.
-      if (host !== undefined && /^https?:\/\//.test(origin) && originHost(origin) === host.toLowerCase())
-        return;
-      throw new SvcError("origin_denied", "pages of other origins may not call this daemon");
-    },
-  };
+  /** For both listeners; a request without `Origin` comes from no page. @throws SvcError `permission_denied`, reason `origin_denied` */
+  checkOrigin(origin: string | undefined, host: string | undefined): void {
+    if (origin === undefined) return;
+    // Port and all: another port of this machine is another user's page.
+    if (host !== undefined && /^https?:\/\//.test(origin) && originHost(origin) === host.toLowerCase())
+      return;
+    throw new SvcError("origin_denied", "pages of other origins may not call this daemon");
+  }
 }
 
 /** The name of a `Host` value without its port, in lower case; `undefined` for what is none. */

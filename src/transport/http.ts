@@ -12,19 +12,18 @@ export interface Caller extends HttpCaller {
 }
 
 /**
- * The callers of the requests under way, each kept on its request: a WeakMap of so many short-lived keys costs the garbage
- * collector more than the rest of the front door costs in all.
+ * Where a request keeps its caller: a WeakMap of so many short-lived keys costs the garbage collector more than the rest of the
+ * front door costs in all.
  */
-export class Callers {
-  readonly #key = Symbol("caller");
+const callerKey = Symbol("caller");
 
-  get(request: object): Caller | undefined {
-    return (request as Record<symbol, Caller | undefined>)[this.#key];
-  }
+/** The caller of a request under way, once it is known. */
+export function callerOf(request: object): Caller | undefined {
+  return (request as Record<symbol, Caller | undefined>)[callerKey];
+}
 
-  set(request: object, caller: Caller): void {
-    (request as Record<symbol, Caller>)[this.#key] = caller;
-  }
+export function keepCaller(request: object, caller: Caller): void {
+  (request as Record<symbol, Caller>)[callerKey] = caller;
 }
 
 /** The path of a request as it was sent, without its query. */

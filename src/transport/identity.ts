@@ -20,56 +20,59 @@ export interface IdentityOptions {
   readonly tokens: Tokens;
 }
 
-export interface IdentityResolver {
+/** 2^32-1 means "no uid" to the kernel. */
+const maxUid = 2 ** 32 - 2;
+
+export class IdentityResolver {
+  readonly #options: IdentityOptions;
+
+  constructor(options: IdentityOptions) {
+    this.#options = options;
+  }
+
   /** Whether a peer may connect at all: in `user` mode only the daemon's own uid and root. */
-  acceptsPeer(uid: number): boolean;
+  acceptsPeer(uid: number): boolean {
+    return this.#options.mode === "system" || this.#isRoot(uid);
+  }
+
   /** Whose share the token of a request is of; undefined for none, or an unknown one. */
-  shareOf(headers: RequestHeaders): string | undefined;
+  shareOf(headers: RequestHeaders): string | undefined {
+    const presented = presentedToken(headers);
+    const token = presented === undefined ? null : this.#options.tokens.authenticate(presented);
+    return token === null ? undefined : shareName(this.#callerOf(token));
+  }
+
   /**
    * The caller of one request.
    * @throws SvcError `unauthenticated` without a recognised token on TCP; `invalid_argument` for a root peer's sudo uid that is none
    */
-  identify(origin: Origin, headers: RequestHeaders): UserContext;
-}
+  identify(origin: Origin, headers: RequestHeaders): UserContext {
+    if (origin.kind === "tcp") return { ...this.#bearer(headers), address: origin.address };
+    const { uid } = origin;
+    const root = this.#isRoot(uid);
+    // Attribution only, and root's word alone: nothing in a request makes anyone more than the kernel says.
+    const sudoUid = root && uid === 0 ? headers["x-svc-sudo-uid"] : undefined;
+    const ownerUid = sudoUid === undefined ? uid : parseSudoUid(sudoUid);
+    return { uid, root, kind: "peer", ownerUid, peerUid: uid };
+  }
 
-/** 2^32-1 means "no uid" to the kernel. */
-const maxUid = 2 ** 32 - 2;
+  #isRoot(uid: number): boolean {
+    const { mode, selfUid } = this.#options;
+    return uid === 0 || (mode === "user" && uid === selfUid);
+  }
 
-export function createIdentityResolver(options: IdentityOptions): IdentityResolver {
-  const { mode, selfUid, tokens } = options;
-  const isRoot = (uid: number): boolean => uid === 0 || (mode === "user" && uid === selfUid);
-
-  return {
-    acceptsPeer: (uid) => mode === "system" || isRoot(uid),
-
-    shareOf(headers) {
-      const presented = presentedToken(headers);
-      const token = presented === undefined ? null : tokens.authenticate(presented);
-      return token === null ? undefined : shareName(callerOf(token));
-    },
-
-    identify(origin, headers) {
-      if (origin.kind === "tcp") return { ...bearer(headers), address: origin.address };
-      const { uid } = origin;
-      const root = isRoot(uid);
-      // Attribution only, and root's word alone: nothing in a request makes anyone more than the kernel says.
-      const sudoUid = root && uid === 0 ? headers["x-svc-sudo-uid"] : undefined;
-      const ownerUid = sudoUid === undefined ? uid : parseSudoUid(sudoUid);
-      return { uid, root, kind: "peer", ownerUid, peerUid: uid };
-    },
-  };
-
-  function bearer(headers: RequestHeaders): UserContext {
+  #bearer(headers: RequestHeaders): UserContext {
     const presented = presentedToken(headers);
     if (presented === undefined) {
       throw unauthenticated("send the token as `Authorization: Bearer TOKEN`");
     }
-    const token = tokens.authenticate(presented);
+    const token = this.#options.tokens.authenticate(presented);
     if (token === null) throw unauthenticated("the token is not known here");
-    return callerOf(token);
+    return this.#callerOf(token);
   }
 
-  function callerOf({ kind, digest, ended, user }: AuthenticatedToken): UserContext {
+  #callerOf({ kind, digest, ended, user }: AuthenticatedToken): UserContext {
+    const { selfUid } = this.#options;
     return {
       ...(user ?? { uid: selfUid, root: true, ownerUid: selfUid }),
       kind,

@@ -15,16 +15,16 @@ import { AnswerNotes } from "./answer-notes.ts";
 import { ignore } from "./arrivals.ts";
 import type { Connection } from "./connection.ts";
 import { ConnectionPlaces } from "./connection-places.ts";
-import { ConsoleDoor, isConsoleRequest, type ConsoleTokenUse } from "./console-door.ts";
+import { ConsoleDoor, isConsoleRequest, type ConsoleDoorOptions } from "./console-door.ts";
 import { Doors, type DoorsOptions, type ListeningAddresses } from "./doors.ts";
 import { FailureThrottle } from "./failure-throttle.ts";
 import { countStreams, refuseFlood } from "./first-frames.ts";
 import { FrontDoor } from "./front-door.ts";
-import { createHostCheck } from "./host-check.ts";
-import { Callers, type HttpRequest, type HttpResponse } from "./http.ts";
+import { HostCheck } from "./host-check.ts";
+import type { HttpRequest, HttpResponse } from "./http.ts";
 import { createHttp1Server } from "./http1-server.ts";
 import { createHttp2Front, type Http2Front } from "./http2-server.ts";
-import { createIdentityResolver, type IdentityResolver } from "./identity.ts";
+import { IdentityResolver } from "./identity.ts";
 import { defaultTransportLimits, type TransportLimits } from "./limits.ts";
 import { createPages, type PageFiles } from "./pages.ts";
 import { parseInTurns } from "./paced-parsing.ts";
@@ -38,7 +38,7 @@ export interface ListenersOptions extends Omit<
   readonly pipeline: Pipeline;
   readonly tokens: Tokens;
   /** What opens consoles. Default: nothing does. */
-  readonly consoleTokens?: ConsoleTokenUse | undefined;
+  readonly consoleTokens?: ConsoleDoorOptions["tokens"] | undefined;
   /** The daemon's own uid: who token callers act as. */
   readonly selfUid: number;
   /** Host names besides the loopback ones that TCP takes (`[api] allowed_hosts`), without port. */
@@ -51,31 +51,13 @@ export interface ListenersOptions extends Omit<
   readonly log: Log;
 }
 
-export interface Listeners extends AsyncDisposable {
-  /**
-   * Binds both doors.
-   * @throws SvcError `unavailable` when the TCP address cannot be bound, `invalid_request` when this user never may; or what
-   *   keeps the socket from being bound, where there is no TCP
-   */
-  start(): Promise<ListeningAddresses>;
-  /**
-   * Stops accepting, ends what only watches, gives running calls the grace, then ends them as `unavailable`.
-   * Calling it again waits for the same end.
-   */
-  stop(): Promise<void>;
-}
-
-/** Nothing listens before `start`. */
-export function createListeners(options: ListenersOptions): Listeners {
-  return new TwoDoors(options);
-}
-
 /** How long answers may take to reach their clients once their calls were aborted. */
 const flushMs = 1_000;
 /** For whoever has connected, but not asked yet, when the next daemon is to take over: at most, and between two looks. */
 const [handOverMs, handOverStepMs] = [3_000, 250];
 
-class TwoDoors implements Listeners {
+/** Nothing listens before {@link start}. */
+export class Listeners implements AsyncDisposable {
   readonly #shutdown = new AbortController();
   readonly #options: ListenersOptions;
   readonly #limits: TransportLimits;
@@ -86,27 +68,68 @@ class TwoDoors implements Listeners {
   /** By socket of HTTP/1.1 and by session of HTTP/2. */
   readonly #connections = new WeakMap<object, Connection>();
   readonly #doors: Doors;
-  #identity: IdentityResolver | undefined;
-  #front: FrontDoor | undefined;
-  #consoles: ConsoleDoor | undefined;
+  readonly #front: FrontDoor;
+  readonly #consoles: ConsoleDoor | undefined;
   /** That of the session which is being made right now: its event fires while its socket is handed over. */
   #arriving: Connection | undefined;
   #stopped: Promise<void> | undefined;
 
   constructor(options: ListenersOptions) {
+    const {
+      pipeline,
+      tokens,
+      consoleTokens,
+      mode,
+      selfUid,
+      allowedHosts = [],
+      tcp,
+      pages = {},
+      log,
+    } = options;
+    const { routes = contractRoutes } = options;
+    const limits = { ...defaultTransportLimits, ...options.limits };
+    const places = new ConnectionPlaces(limits);
+    const bodies = new BodyTurns(pipeline.turns);
+    const exchange = new Exchange({ pipeline, bodies, shutdownSignal: this.#shutdown.signal, log });
+    const notes = new AnswerNotes({ pipeline, routes });
+    const identity = new IdentityResolver({ mode, selfUid, tokens });
+    const hosts = new HostCheck([...allowedHosts, ...(tcp === undefined ? [] : hostNames(tcp.host))]);
+    const failures = new FailureThrottle({
+      burst: limits.tokenFailureBudget,
+      refillPerSec: limits.tokenFailureRefillPerSec,
+      maxAddresses: 1024,
+      now: () => performance.now(),
+    });
     this.#options = options;
-    this.#limits = { ...defaultTransportLimits, ...options.limits };
-    this.#places = new ConnectionPlaces(this.#limits);
+    this.#limits = limits;
+    this.#places = places;
+    this.#consoles =
+      consoleTokens &&
+      new ConsoleDoor({
+        ...{ pipeline, hosts, places, log },
+        tokens: consoleTokens,
+        mayFail: (name) => failures.take(name),
+        nextRequestId: randomUUID,
+      });
+    this.#front = new FrontDoor({
+      ...{ pipeline, identity, places, hosts, failures, exchange, notes, limits, bodies, log },
+      rest: createRestHandler({
+        ...{ routes, exchange, pipeline },
+        maxBodyBytes: limits.maxBodyBytes,
+        bodyTimeoutMs: limits.requestTimeoutMs,
+      }),
+      pages: createPages(pages, (request) => notes.note(request, {})),
+    });
     this.#doors = new Doors({
       ...options,
-      acceptsPeer: (uid) => this.#identity?.acceptsPeer(uid) === true,
-      hasRoomFor: (uid) => this.#places.hasRoomFor(uid),
+      acceptsPeer: (uid) => identity.acceptsPeer(uid),
+      hasRoomFor: (uid) => places.hasRoomFor(uid),
       onConnection: (connection) => this.#receive(connection),
-      turns: options.pipeline.turns,
-      maxArrivalsPerPeer: this.#limits.maxConnectionsPerPeer,
+      turns: pipeline.turns,
+      maxArrivalsPerPeer: limits.maxConnectionsPerPeer,
     });
     this.#http1 = createHttp1Server(
-      this.#limits,
+      limits,
       (request, response, expectsContinue) =>
         this.#handle(request, response, request.socket, expectsContinue),
       (socket) => this.#connections.get(socket)?.isAtWork === true,
@@ -117,8 +140,12 @@ class TwoDoors implements Listeners {
     );
   }
 
+  /**
+   * Binds both doors.
+   * @throws SvcError `unavailable` when the TCP address cannot be bound, `invalid_request` when this user never may; or what
+   *   keeps the socket from being bound, where there is no TCP
+   */
   async start(): Promise<ListeningAddresses> {
-    this.#prepare();
     try {
       return await this.#doors.open();
     } catch (error) {
@@ -127,6 +154,10 @@ class TwoDoors implements Listeners {
     }
   }
 
+  /**
+   * Stops accepting, ends what only watches, gives running calls the grace, then ends them as `unavailable`.
+   * Calling it again waits for the same end.
+   */
   stop(): Promise<void> {
     this.#stopped ??= this.#stop();
     return this.#stopped;
@@ -134,62 +165,6 @@ class TwoDoors implements Listeners {
 
   [Symbol.asyncDispose](): Promise<void> {
     return this.stop();
-  }
-
-  #prepare(): void {
-    const { pipeline, tokens, mode, selfUid, allowedHosts, tcp, pages, routes, log } = this.#options;
-    const callers = new Callers();
-    const restRoutes = routes ?? contractRoutes;
-    const bodies = new BodyTurns(pipeline.turns);
-    const exchange = new Exchange({ pipeline, bodies, shutdownSignal: this.#shutdown.signal, log });
-    const notes = new AnswerNotes({ pipeline, routes: restRoutes, callers });
-    this.#identity = createIdentityResolver({
-      mode,
-      selfUid,
-      tokens,
-    });
-    const hosts = createHostCheck({
-      allowedHosts: [...(allowedHosts ?? []), ...(tcp === undefined ? [] : hostNames(tcp.host))],
-    });
-    const failures = new FailureThrottle({
-      burst: this.#limits.tokenFailureBudget,
-      refillPerSec: this.#limits.tokenFailureRefillPerSec,
-      maxAddresses: 1024,
-      now: () => performance.now(),
-    });
-    const { consoleTokens } = this.#options;
-    if (consoleTokens !== undefined) {
-      this.#consoles = new ConsoleDoor({
-        pipeline,
-        tokens: consoleTokens,
-        hosts,
-        places: this.#places,
-        mayFail: (name) => failures.take(name),
-        nextRequestId: randomUUID,
-        log,
-      });
-    }
-    this.#front = new FrontDoor({
-      pipeline,
-      callers,
-      identity: this.#identity,
-      places: this.#places,
-      hosts,
-      failures,
-      exchange,
-      rest: createRestHandler({
-        routes: restRoutes,
-        exchange,
-        pipeline,
-        maxBodyBytes: this.#limits.maxBodyBytes,
-        bodyTimeoutMs: this.#limits.requestTimeoutMs,
-      }),
-      notes,
-      limits: this.#limits,
-      bodies,
-      pages: createPages(pages ?? {}, (request) => notes.note(request, {})),
-      log,
-    });
   }
 
   #receive(connection: Connection): void {
@@ -266,7 +241,7 @@ class TwoDoors implements Listeners {
   ): void {
     const connection = key === undefined ? undefined : this.#connections.get(key);
     // A stream that was reset at once has lost its session before its request is told.
-    if (connection === undefined || this.#front === undefined) response.destroy();
+    if (connection === undefined) response.destroy();
     else this.#front.handle(request, response, connection, expectsContinue);
   }
 
@@ -282,7 +257,7 @@ class TwoDoors implements Listeners {
 
   /** Who comes from now on waits for the next daemon: whoever is connected to this one is answered by it, once. */
   async #serveWhoHasCome(): Promise<void> {
-    this.#front?.closeAfterAnswers();
+    this.#front.closeAfterAnswers();
     const deadlineMs = performance.now() + handOverMs;
     do await sleep(handOverStepMs);
     while ((this.#doors.isAnybodyArriving || this.#places.isAnybodySilent) && performance.now() < deadlineMs);
@@ -293,13 +268,13 @@ class TwoDoors implements Listeners {
     this.#doors.close();
     if (this.#doors.areHanded) await this.#serveWhoHasCome();
     const reason = new SvcError("unavailable", "the daemon is stopping; try again");
-    const idle = this.#front?.stop() ?? Promise.resolve();
+    const idle = this.#front.stop();
     this.#http1.closeIdleConnections();
     this.#http2?.close();
     pipeline.endStreams(reason);
     await this.#doors[Symbol.asyncDispose]();
     if (!(await isDoneWithin(idle, this.#limits.stopGraceMs))) {
-      log.warn({ calls: this.#front?.underWay }, "ending calls that outlast the grace");
+      log.warn({ calls: this.#front.underWay }, "ending calls that outlast the grace");
     }
     pipeline.endCalls(reason);
     this.#shutdown.abort(reason);

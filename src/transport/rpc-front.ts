@@ -13,14 +13,13 @@ import { createGrpc } from "../rpc/grpc-protocol.ts";
 import type { Pipeline } from "../rpc/pipeline.ts";
 import { createProcedures } from "../rpc/procedures.ts";
 import type { ConnectCalls } from "./connect-calls.ts";
-import { pathOf, type Caller, type Callers, type HttpRequest, type HttpResponse } from "./http.ts";
+import { pathOf, type Caller, type HttpRequest, type HttpResponse } from "./http.ts";
 import type { TransportLimits } from "./limits.ts";
 import { pageAt, type Pages } from "./pages.ts";
 
 export interface RpcFrontOptions {
   readonly pipeline: Pipeline;
   readonly exchange: Exchange;
-  readonly callers: Callers;
   readonly limits: TransportLimits;
   readonly bodies: BodyTurns;
   readonly pages: Pages;
@@ -33,12 +32,12 @@ export interface RpcFrontOptions {
 export type RpcFront = (request: HttpRequest, response: HttpResponse, caller: Caller) => void;
 
 export function createRpcFront(options: RpcFrontOptions): RpcFront {
-  const { pipeline, exchange, callers, limits, bodies, pages, notFound, failed } = options;
+  const { pipeline, exchange, limits, bodies, pages, notFound, failed } = options;
 
   const connect = new LoadedOnce<ConnectCalls>(async () => {
     const { createConnectCalls } = await import("./connect-calls.ts");
     return createConnectCalls({
-      ...{ pipeline, callers, limits, bodies },
+      ...{ pipeline, limits, bodies },
       failed: (response, error) => failed(response.req, response, error),
     });
   });

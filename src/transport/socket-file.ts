@@ -2,9 +2,10 @@
  * The file of the unix socket: in place at once with its final mode, a stale one replaced, a live daemon's never taken
  * (a lock that the kernel releases with its holder, and a connect that nobody answers), and only the own one removed.
  */
+import { once } from "node:events";
 import { constants } from "node:fs";
-import { chmod, lstat, open, rename, unlink, type FileHandle } from "node:fs/promises";
-import { connect, type Server } from "node:net";
+import { chmod, lstat, open, rename, rm, type FileHandle } from "node:fs/promises";
+import { connect, type ListenOptions, type Server } from "node:net";
 import { dirname } from "node:path";
 import { SvcError } from "../errors.ts";
 import { tryLock } from "../lib/file-lock.ts";
@@ -24,7 +25,7 @@ export interface SocketFileOptions {
 /** `sun_path` of unix(7) holds 108 bytes with its end; the socket is made under a name that is longer by `.new`. */
 const maxPathBytes = 103;
 /** Connections that wait to be accepted, as many as Linux allows by default: who finds no room in there is turned away by the kernel. */
-export const acceptBacklog = 4096;
+const acceptBacklog = 4096;
 const probeTimeoutMs = 2000;
 
 /**
@@ -56,7 +57,7 @@ export class SocketFile implements AsyncDisposable {
     try {
       await refuseLiveSocket(path);
       const fresh = `${path}.new`;
-      await removeIfThere(fresh);
+      await rm(fresh, { force: true });
       await listenOn(server, { path: fresh });
       await chmod(fresh, options.mode);
       // Bound elsewhere and moved: nobody ever meets the socket with another mode, and a stale file goes in the same step.
@@ -91,7 +92,7 @@ export class SocketFile implements AsyncDisposable {
 
   async #removeFile({ dev, ino }: { readonly dev: number; readonly ino: number }): Promise<void> {
     const found = await lstat(this.path).catch(() => undefined);
-    if (found?.ino === ino && found.dev === dev) await removeIfThere(this.path);
+    if (found?.ino === ino && found.dev === dev) await rm(this.path, { force: true });
   }
 }
 
@@ -149,23 +150,15 @@ function isAnswered(path: string): Promise<boolean> {
   });
 }
 
-function listenOn(server: Server, where: { readonly path: string } | { readonly fd: number }): Promise<void> {
-  return new Promise((resolve, reject) => {
-    server.once("error", reject);
-    // An option of the name is not read beside a descriptor.
-    server.listen(where, acceptBacklog, () => {
-      server.off("error", reject);
-      resolve();
-    });
-  });
-}
-
-async function removeIfThere(path: string): Promise<void> {
-  try {
-    await unlink(path);
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== "ENOENT") throw error;
-  }
+/** @throws what the system says */
+export async function listenOn(
+  server: Server,
+  where: ListenOptions | { readonly fd: number },
+): Promise<void> {
+  const listening = once(server, "listening");
+  // An option of the name is not read beside a descriptor.
+  server.listen(where, acceptBacklog);
+  await listening;
 }
 
 function inUse(path: string): SvcError {

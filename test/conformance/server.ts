@@ -22,7 +22,7 @@ import type { SvcError } from "../../src/errors.ts";
 import { connectErrorOf } from "../../src/rpc/connect-errors.ts";
 import { createPipeline, type Pipeline } from "../../src/rpc/pipeline.ts";
 import { readOnlyForUsers } from "../../src/rpc/bound-service.ts";
-import { createListeners } from "../../src/transport/listeners.ts";
+import { Listeners } from "../../src/transport/listeners.ts";
 import { conformanceService, wantedErrorKey } from "./conformance-service.ts";
 
 const [descriptors] = process.argv.slice(2);
@@ -41,7 +41,7 @@ const pipeline = createPipeline({
 });
 const directory = await mkdtemp(join(tmpdir(), "svc-conformance-"));
 const socketPath = join(directory, "svc.sock");
-await using listeners = createListeners({
+await using listeners = new Listeners({
   pipeline: withWantedErrors(pipeline),
   tokens: { authenticate: () => null },
   mode: "system",

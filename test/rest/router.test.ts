@@ -1,7 +1,7 @@
 import test from "ava";
 import fc from "fast-check";
 import type { Route } from "../../src/rest/route.ts";
-import { createRouter, type RouteMatch } from "../../src/rest/router.ts";
+import { Router, type RouteMatch } from "../../src/rest/router.ts";
 import { parseTemplate } from "../../src/rest/template.ts";
 import { loadTestContract } from "./support/contract.ts";
 
@@ -89,7 +89,7 @@ test("finds what a search through all routes finds", (t) => {
       fc.constantFrom("GET", "POST", "PUT", "HEAD", "PATCH"),
       fc.array(path),
       (routes, httpMethod, paths) => {
-        const router = createRouter(routes);
+        const router = new Router(routes);
         for (const each of paths)
           t.is(
             show(router.match(httpMethod, each)),
@@ -110,14 +110,14 @@ test("the order of the routes does not matter", (t) => {
       ),
       path,
       ([routes, shuffled], each) => {
-        t.is(show(createRouter(routes).match("GET", each)), show(createRouter(shuffled).match("GET", each)));
+        t.is(show(new Router(routes).match("GET", each)), show(new Router(shuffled).match("GET", each)));
       },
     ),
   );
 });
 
 test("a path of thousands of segments is refused as fast as a short one", (t) => {
-  const router = createRouter([route("GET", "/*/*/*/a"), route("GET", "/a/**"), route("GET", "/*/b/**:go")]);
+  const router = new Router([route("GET", "/*/*/*/a"), route("GET", "/a/**"), route("GET", "/*/b/**:go")]);
   t.is(router.match("GET", `/b${"/x".repeat(20_000)}`).kind, "not_found");
   t.is(router.match("GET", `/a${"/x".repeat(20_000)}`).kind, "route");
 });

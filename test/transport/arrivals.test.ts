@@ -54,7 +54,7 @@ async function gather(t: ExecutionContext, options: Partial<ArrivalsOptions> = {
   let nowMs = 0;
   const arrivals = new Arrivals({
     turns: new FairTurns(() => (nowMs += 10)),
-    credentials: () => ({ pid: 1, uid: flooder, gid: flooder }),
+    readPeerUid: () => flooder,
     maxWaitingPerPeer: 5,
     hasRoomFor: () => true,
     ...options,

@@ -8,7 +8,7 @@ import type { BoundService } from "../../../src/rpc/bound-service.ts";
 import { createPipeline, type Pipeline } from "../../../src/rpc/pipeline.ts";
 import { mintToken } from "../../../src/tokens/token-digest.ts";
 import type { Tokens } from "../../../src/tokens/tokens.ts";
-import { createListeners, type Listeners, type ListenersOptions } from "../../../src/transport/listeners.ts";
+import { Listeners, type ListenersOptions } from "../../../src/transport/listeners.ts";
 import { fakeServices, type FakeHandlers } from "./fake-services.ts";
 
 export interface LogLine {
@@ -62,7 +62,7 @@ export async function openDoor({ handlers, services, ...overrides }: DoorOptions
   const tokens: Tokens = {
     authenticate: (presented) => (presented === token ? { kind: "primary", digest: "0123456789ab" } : null),
   };
-  const listeners = createListeners({
+  const listeners = new Listeners({
     pipeline,
     tokens,
     mode: "system",
