@@ -10,6 +10,7 @@ import { METHODS } from "node:http";
 import type { HttpRule } from "../../gen/google/api/http_pb.ts";
 import type { Route } from "../rest/route.ts";
 import { parseTemplate, type TemplateVariable } from "../rest/template.ts";
+import { textKindOf } from "../rest/text-value.ts";
 
 /** A binding of the contract that cannot be served, named by its method. */
 class RouteError extends Error {
@@ -86,17 +87,6 @@ function patternOf(method: DescMethod, rule: HttpRule): [httpMethod: string, tem
   return [kind, path];
 }
 
-/** Well-known messages whose JSON is one string, number or boolean. */
-const scalarMessages = new Set(
-  ["Timestamp", "Duration", "FieldMask"]
-    .concat(
-      ["Bool", "Bytes", "Double", "Float", "Int32", "Int64", "String", "UInt32", "UInt64"].map(
-        (n) => `${n}Value`,
-      ),
-    )
-    .map((name) => `google.protobuf.${name}`),
-);
-
 function checkVariable(route: Route, variable: TemplateVariable): void {
   const name = variable.fieldPath.join(".");
   let message: DescMessage | undefined = route.method.input;
@@ -115,8 +105,8 @@ function checkVariable(route: Route, variable: TemplateVariable): void {
       );
     }
   }
-  const isScalar = field?.fieldKind === "scalar" || field?.fieldKind === "enum";
-  if (!isScalar && !(message !== undefined && scalarMessages.has(message.typeName))) {
+  const isSingle = field !== undefined && field.fieldKind !== "list" && textKindOf(field) !== undefined;
+  if (!isSingle) {
     throw new RouteError(route.method, `the path variable "${name}" is not a single value`);
   }
   if (variable.multi && field?.fieldKind === "scalar" && field.scalar !== ScalarType.STRING) {

@@ -4,10 +4,11 @@
  * All of it is built in a temporary directory first and only what changed is replaced, so that a failure leaves
  * the checkout as it was. With `--check` nothing is written: it fails when a committed file is not what comes out.
  */
-import { spawn } from "node:child_process";
-import { mkdir, mkdtemp, readFile, readdir, rename, rm, writeFile } from "node:fs/promises";
+import { execFile, type ExecFileException } from "node:child_process";
+import { cp, mkdir, mkdtemp, readFile, readdir, rename, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
+import { promisify } from "node:util";
 import { parse } from "yaml";
 import { finishOpenApi } from "./finish-openapi.ts";
 import { manifestTypes, type ManifestSchema } from "./manifest-types.ts";
@@ -17,6 +18,7 @@ interface BufTemplate {
   plugins: { local: string | string[] }[];
 }
 
+const execute = promisify(execFile);
 const root = join(import.meta.dirname, "../..");
 const check = process.argv.includes("--check");
 const scratch = await mkdtemp(join(tmpdir(), "svc-gen-"));
@@ -42,13 +44,16 @@ try {
 
 async function generate(outDir: string): Promise<void> {
   const template = parse(await readFile(join(root, "buf.gen.yaml"), "utf8")) as BufTemplate;
-  const hasGo = await succeeds("go", ["version"]);
+  const hasGo = await run("go", ["version"]).then(
+    () => true,
+    () => false,
+  );
   if (!hasGo) {
     console.log(
       "Go is not installed: openapi/openapi.json is finished from the committed openapi/base.json.",
     );
     template.plugins = template.plugins.filter((plugin) => plugin.local[0] !== "go");
-    await copy("openapi/base.json", outDir);
+    await cp(join(root, "openapi/base.json"), join(outDir, "openapi/base.json"));
   }
   const descriptors = join(outDir, "gen/svc.binpb");
   await mkdir(dirname(descriptors), { recursive: true });
@@ -112,29 +117,13 @@ async function filesBelow(directory: string): Promise<string[]> {
     .sort();
 }
 
-async function copy(path: string, outDir: string): Promise<void> {
-  await mkdir(dirname(join(outDir, path)), { recursive: true });
-  await writeFile(join(outDir, path), await readFile(join(root, path)));
-}
-
 /** Runs a tool of the checkout in its root. @throws Error with what the tool printed, when it fails. */
 async function run(command: string, args: readonly string[]): Promise<void> {
-  const { code, output } = await capture(command, args);
-  if (code !== 0) throw new Error(output.trim() || `${command} ended with ${code}`);
-}
-
-async function succeeds(command: string, args: readonly string[]): Promise<boolean> {
-  return (await capture(command, args).catch(() => undefined))?.code === 0;
-}
-
-function capture(command: string, args: readonly string[]): Promise<{ code: number | null; output: string }> {
-  return new Promise((resolve, reject) => {
-    const path = `${join(root, "node_modules/.bin")}:${process.env["PATH"] ?? ""}`;
-    const child = spawn(command, args, { cwd: root, env: { ...process.env, PATH: path } });
-    const chunks: Buffer[] = [];
-    child.stdout.on("data", (chunk: Buffer) => chunks.push(chunk));
-    child.stderr.on("data", (chunk: Buffer) => chunks.push(chunk));
-    child.once("error", reject);
-    child.once("close", (code) => resolve({ code, output: Buffer.concat(chunks).toString() }));
-  });
+  const path = `${join(root, "node_modules/.bin")}:${process.env["PATH"] ?? ""}`;
+  try {
+    await execute(command, args, { cwd: root, env: { ...process.env, PATH: path } });
+  } catch (cause) {
+    const { stdout = "", stderr = "", message } = cause as ExecFileException;
+    throw new Error(`${stdout}${stderr}`.trim() || message, { cause });
+  }
 }

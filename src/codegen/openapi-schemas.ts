@@ -18,14 +18,8 @@ const wellKnown: Readonly<Record<string, Schema>> = {
   "google.protobuf.Empty": { type: "object", additionalProperties: false },
 };
 
-const integers = { int32: [-2147483648, 2147483647], uint32: [0, 4294967295] } as const;
-const int32: Schema = {
-  type: "integer",
-  format: "int32",
-  minimum: integers.int32[0],
-  maximum: integers.int32[1],
-};
-const uint32: Schema = { type: "integer", minimum: integers.uint32[0], maximum: integers.uint32[1] };
+const int32: Schema = { type: "integer", format: "int32", minimum: -(2 ** 31), maximum: 2 ** 31 - 1 };
+const uint32: Schema = { type: "integer", minimum: 0, maximum: 2 ** 32 - 1 };
 /** As far as JSON numbers are exact everywhere (RFC 8259, section 6); ours stay within (decision 4). */
 const maxExact = Number.MAX_SAFE_INTEGER;
 const int64: Schema = { type: "integer", format: "int64", minimum: -maxExact, maximum: maxExact };
