@@ -1,6 +1,6 @@
 /** There is one daemon of a store: two would fire the same jobs, and each would undo what the other does with apps. */
 import { constants } from "node:fs";
-import { open, type FileHandle } from "node:fs/promises";
+import { open } from "node:fs/promises";
 import { setTimeout as wait } from "node:timers/promises";
 import { SvcError } from "../errors.ts";
 import { tryLock } from "../lib/file-lock.ts";
@@ -15,22 +15,14 @@ const retryMs = 50;
  * @throws SvcError `unavailable` where another daemon has it
  */
 export async function claimStore(dir: string): Promise<AsyncDisposable> {
-  const handle = await open(dir, constants.O_RDONLY | constants.O_DIRECTORY);
-  try {
-    const deadlineMs = performance.now() + waitMs;
-    while (!tryLock(handle.fd)) {
-      if (performance.now() >= deadlineMs) throw inUse(dir);
-      await wait(retryMs);
-    }
-    return holder(handle);
-  } catch (error) {
-    await handle.close();
-    throw error;
+  await using opening = new AsyncDisposableStack();
+  const handle = opening.use(await open(dir, constants.O_RDONLY | constants.O_DIRECTORY));
+  const deadlineMs = performance.now() + waitMs;
+  while (!tryLock(handle.fd)) {
+    if (performance.now() >= deadlineMs) throw inUse(dir);
+    await wait(retryMs);
   }
-}
-
-function holder(handle: FileHandle): AsyncDisposable {
-  return { [Symbol.asyncDispose]: () => handle.close() };
+  return opening.move();
 }
 
 function inUse(dir: string): SvcError {

@@ -1,7 +1,7 @@
 /** The file of the primary token, `api.token` beside the configuration file: owner-only, never half-written (T 13). */
 import { randomBytes } from "node:crypto";
 import { constants } from "node:fs";
-import { link, lstat, open, readdir, rename, unlink, type FileHandle } from "node:fs/promises";
+import { link, lstat, open, readdir, rename, unlink } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
 import { SvcError } from "../errors.ts";
 import { makeDirectory } from "../lib/make-directory.ts";
@@ -23,30 +23,25 @@ export async function openTokenFile(file: string, selfUid: number): Promise<stri
 
 /** `undefined` when there is no file. */
 async function readTokenFile(file: string, selfUid: number): Promise<string | undefined> {
-  let handle: FileHandle;
-  try {
-    // NONBLOCK: a planted FIFO must not hang the start.
-    handle = await open(file, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK);
-  } catch (error) {
+  // NONBLOCK: a planted FIFO must not hang the start.
+  const flags = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK;
+  await using handle = await open(file, flags).catch((error: unknown) => {
     const { code } = error as NodeJS.ErrnoException;
     if (code === "ENOENT") return undefined;
     if (code === "ELOOP") throw refused(file, "is a symbolic link");
     throw error;
+  });
+  if (handle === undefined) return undefined;
+  const stats = await handle.stat();
+  if (!stats.isFile()) throw refused(file, "is not a regular file");
+  if (stats.uid !== selfUid && stats.uid !== 0) throw refused(file, `belongs to uid ${stats.uid}`);
+  if ((stats.mode & 0o077) !== 0) {
+    throw refused(file, `has mode ${(stats.mode & 0o777).toString(8).padStart(4, "0")}, not 0600`);
   }
-  try {
-    const stats = await handle.stat();
-    if (!stats.isFile()) throw refused(file, "is not a regular file");
-    if (stats.uid !== selfUid && stats.uid !== 0) throw refused(file, `belongs to uid ${stats.uid}`);
-    if ((stats.mode & 0o077) !== 0) {
-      throw refused(file, `has mode ${(stats.mode & 0o777).toString(8).padStart(4, "0")}, not 0600`);
-    }
-    if (stats.size > maxFileBytes) throw refused(file, "is too large");
-    const token = (await handle.readFile("utf8")).trim();
-    if (!isToken("primary", token)) throw refused(file, "does not hold a primary token");
-    return token;
-  } finally {
-    await handle.close();
-  }
+  if (stats.size > maxFileBytes) throw refused(file, "is too large");
+  const token = (await handle.readFile("utf8")).trim();
+  if (!isToken("primary", token)) throw refused(file, "does not hold a primary token");
+  return token;
 }
 
 /** A new token in a file of its own, whole and durable, that waits to take the token file's place. */
@@ -110,7 +105,7 @@ async function createTokenFile(file: string, selfUid: number): Promise<string> {
 async function writeTemporary(file: string): Promise<{ token: string; temporary: string }> {
   const token = mintToken("primary");
   const temporary = `${file}.${randomBytes(6).toString("hex")}.new`;
-  const handle = await open(
+  await using handle = await open(
     temporary,
     constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL | constants.O_NOFOLLOW,
     0o600,
@@ -121,19 +116,13 @@ async function writeTemporary(file: string): Promise<{ token: string; temporary:
   } catch (error) {
     await unlink(temporary);
     throw error;
-  } finally {
-    await handle.close();
   }
   return { token, temporary };
 }
 
 async function syncDirectory(directory: string): Promise<void> {
-  const handle = await open(directory, constants.O_RDONLY | constants.O_DIRECTORY);
-  try {
-    await handle.sync();
-  } finally {
-    await handle.close();
-  }
+  await using handle = await open(directory, constants.O_RDONLY | constants.O_DIRECTORY);
+  await handle.sync();
 }
 
 function writeFailure(error: unknown): SvcError {
