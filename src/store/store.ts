@@ -59,39 +59,6 @@ export interface WriteOptions {
   timeoutMs?: number;
 }
 
-export interface Store extends AsyncDisposable {
-  /** What was restored when the store was opened; the caller should tell people. */
-  readonly restoration: Restoration | undefined;
-
-  /**
-   * The first row that `sql` answers. Blocks the calling thread, so: small, indexed queries.
-   *
-   * @throws SvcError data_loss for a damaged database
-   */
-  // The rows' type is the caller's knowledge of its own SQL.
-  // eslint-disable-next-line @typescript-eslint/no-unnecessary-type-parameters
-  get<T>(sql: string, ...params: SqlValue[]): T | undefined;
-
-  /** All rows that `sql` answers; as `get`. */
-  all<T>(sql: string, ...params: SqlValue[]): T[];
-
-  /**
-   * Commits the statements as a whole; resolves when they are durable, with one result each. On an error nothing of
-   * them was kept. Order is kept between writes of one process.
-   *
-   * @throws StoreConflict when a statement's `changes` or a constraint does not hold
-   * @throws SvcError resource_exhausted (disk_full, or too_many writes wait), unavailable (the database was busy until
-   *   the timeout), internal
-   */
-  write(statements: readonly Statement[], options?: WriteOptions): Promise<StatementResult[]>;
-
-  /** Calls `listener` after commits: at once after this process's, within a second after others'; several may be one. */
-  onChange(listener: () => void): Disposable;
-
-  /** Brings the snapshot up to date and makes the reserve again if there is room; happens by itself from time to time. */
-  housekeep(): Promise<void>;
-}
-
 /** A larger database is inspected in a thread of its own instead: this much takes some 10 ms. */
 const inlineInspectionBytes = 8 * 1024 * 1024;
 const lockWaitMs = 5_000;
@@ -149,7 +116,7 @@ export async function openStore(options: StoreOptions): Promise<Store> {
     if (restoration !== undefined) {
       options.log?.warn(restoration, "the database was damaged and its last good snapshot was restored");
     }
-    return new SqliteStore(
+    return new Store(
       files,
       lock,
       withReserve(files, () => new Reader(files.database)),
@@ -251,7 +218,9 @@ function withReserve<T>(files: StoreFiles, open: () => T): T {
   }
 }
 
-class SqliteStore implements Store {
+/** Made by {@link openStore}. */
+export class Store implements AsyncDisposable {
+  /** What was restored when the store was opened; the caller should tell people. */
   readonly restoration: Restoration | undefined;
   readonly #files: StoreFiles;
   readonly #lock: PresenceLock;
@@ -314,15 +283,30 @@ class SqliteStore implements Store {
     ];
   }
 
+  /**
+   * The first row that `sql` answers. Blocks the calling thread, so: small, indexed queries.
+   *
+   * @throws SvcError data_loss for a damaged database
+   */
+  // The rows' type is the caller's knowledge of its own SQL.
   // eslint-disable-next-line @typescript-eslint/no-unnecessary-type-parameters
   get<T>(sql: string, ...params: SqlValue[]): T | undefined {
     return this.#reader.get(sql, params) as T | undefined;
   }
 
+  /** All rows that `sql` answers; as `get`. */
   all<T>(sql: string, ...params: SqlValue[]): T[] {
     return this.#reader.all(sql, params) as T[];
   }
 
+  /**
+   * Commits the statements as a whole; resolves when they are durable, with one result each. On an error nothing of
+   * them was kept. Order is kept between writes of one process.
+   *
+   * @throws StoreConflict when a statement's `changes` or a constraint does not hold
+   * @throws SvcError resource_exhausted (disk_full, or too_many writes wait), unavailable (the database was busy until
+   *   the timeout), internal
+   */
   async write(statements: readonly Statement[], options: WriteOptions = {}): Promise<StatementResult[]> {
     if (this.#closing !== undefined) {
       throw new SvcError("unavailable", "svc is stopping and writes no more");
@@ -342,10 +326,12 @@ class SqliteStore implements Store {
     }
   }
 
+  /** Calls `listener` after commits: at once after this process's, within a second after others'; several may be one. */
   onChange(listener: () => void): Disposable {
     return this.#changes.listen(listener);
   }
 
+  /** Brings the snapshot up to date and makes the reserve again if there is room; happens by itself from time to time. */
   async housekeep(): Promise<void> {
     if (!isSnapshotStale(this.#files) && !isReserveMissing(this.#files)) return;
     this.#housekeeping ??= this.#maintenance

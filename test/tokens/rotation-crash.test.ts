@@ -18,7 +18,7 @@ function dyingStore(
 ): { store: Store; reached: Promise<void> } {
   const { promise, resolve } = Promise.withResolvers<undefined>();
   let count = 0;
-  const dying: Store = {
+  const dying: Pick<Store, keyof Store> = {
     restoration: store.restoration,
     get: (sql, ...params) => store.get(sql, ...params),
     all: (sql, ...params) => store.all(sql, ...params),
@@ -32,7 +32,7 @@ function dyingStore(
     },
     [Symbol.asyncDispose]: () => store[Symbol.asyncDispose](),
   };
-  return { store: dying, reached: promise };
+  return { store: dying as Store, reached: promise };
 }
 
 for (const inWindow of [false, true]) {

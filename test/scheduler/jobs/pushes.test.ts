@@ -37,7 +37,7 @@ function watch(store: Store): WatchedStore {
       onChange: (listener) => store.onChange(listener),
       housekeep: () => store.housekeep(),
       [Symbol.asyncDispose]: () => Promise.resolve(),
-    },
+    } satisfies Pick<Store, keyof Store> as Store,
   };
   return watched;
 }
