@@ -16,6 +16,15 @@ export class AbortSource {
     return this.#controller.signal;
   }
 
+  get isAborted(): boolean {
+    return this.#isAborted;
+  }
+
+  /** Why; undefined before. */
+  get reason(): unknown {
+    return this.#reason;
+  }
+
   /** Aborts `follower` along with it, at once if that has happened. The last one to follow replaces the one before. */
   follow(follower: { abort(reason: unknown): void }): void {
     this.#follower = follower;

@@ -5,7 +5,7 @@
 import type { DescMethod, DescService } from "@bufbuild/protobuf";
 import { createContextValues, type ContextValues, type HandlerContext } from "@connectrpc/connect";
 import { SvcError } from "../errors.ts";
-import type { AbortSource } from "../lib/abort-source.ts";
+import { AbortSource } from "../lib/abort-source.ts";
 import { deadlineExceeded, errorOfAbort } from "./error-mapping.ts";
 import { requestIdKey, userContextKey, type UserContext } from "./user-context.ts";
 
@@ -40,7 +40,7 @@ export interface Call {
   openResponseTrailer?(): Headers;
 }
 
-export class CallContext implements HandlerContext {
+export class CallContext extends AbortSource implements HandlerContext {
   readonly method: DescMethod;
   readonly service: DescService;
   readonly protocolName: string;
@@ -56,9 +56,6 @@ export class CallContext implements HandlerContext {
   readonly #onSourceAbort = (event: Event): void => this.abort((event.target as AbortSignal).reason);
   readonly #timer: NodeJS.Timeout | undefined;
   readonly #deadline: number | undefined;
-  #controller: AbortController | undefined;
-  #reason: unknown;
-  #isAborted = false;
   #onAbort: ((error: SvcError) => void) | undefined;
   #requestHeader: Headers | undefined;
   #responseHeader: Headers | undefined;
@@ -66,6 +63,7 @@ export class CallContext implements HandlerContext {
 
   /** @param connect Connect's own context, where there is one; `call.signal` is then its signal, deadline included */
   constructor(method: DescMethod, call: Call, connect?: HandlerContext) {
+    super();
     const { user, requestId } = call;
     this.method = method;
     this.service = method.parent;
@@ -94,18 +92,6 @@ export class CallContext implements HandlerContext {
     }
   }
 
-  get signal(): AbortSignal {
-    if (this.#controller === undefined) {
-      this.#controller = new AbortController();
-      if (this.#isAborted) this.#controller.abort(this.#reason);
-    }
-    return this.#controller.signal;
-  }
-
-  get isAborted(): boolean {
-    return this.#isAborted;
-  }
-
   timeoutMs(): number | undefined {
     return this.#deadline === undefined ? this.#connect?.timeoutMs() : this.#deadline - Date.now();
   }
@@ -132,18 +118,16 @@ export class CallContext implements HandlerContext {
   }
 
   /** Aborts the signal and whatever {@link race} waits for. Only the first reason counts. */
-  abort(reason: unknown): void {
-    if (this.#isAborted) return;
-    this.#isAborted = true;
-    this.#reason = reason;
-    this.#controller?.abort(reason);
+  override abort(reason: unknown): void {
+    if (this.isAborted) return;
+    super.abort(reason);
     this.#onAbort?.(errorOfAbort(reason));
     this.#release();
   }
 
   /** @throws SvcError that the call was aborted with, if it was */
   throwIfAborted(): void {
-    if (this.#isAborted) throw errorOfAbort(this.#reason);
+    if (this.isAborted) throw errorOfAbort(this.reason);
   }
 
   /** The call has its answer: work that still holds its signal stops. */
@@ -155,7 +139,7 @@ export class CallContext implements HandlerContext {
   /** Calls `listener` when the call is aborted before its end, at once when it has been. It replaces the one before. */
   onAbort(listener: (error: SvcError) => void): void {
     this.#onAbort = listener;
-    if (this.#isAborted) listener(errorOfAbort(this.#reason));
+    if (this.isAborted) listener(errorOfAbort(this.reason));
   }
 
   /** `work`, or the error of the abort when that comes first: a handler that ignores its signal holds nobody up. */
