@@ -12,7 +12,7 @@ import type { Call } from "./call-context.ts";
 import type { CallNotes } from "./call-notes.ts";
 import { errorOfAbort, shownError } from "./error-mapping.ts";
 import { closeIterator, peekFirst, type FirstMessage } from "./first-message.ts";
-import { createValidator } from "./rules.ts";
+import { Validator } from "./rules.ts";
 import type { RunningCalls } from "./running-calls.ts";
 import { shareName } from "./user-context.ts";
 
@@ -24,7 +24,7 @@ export class Invoker {
   readonly #turns: FairTurns;
   readonly #running: RunningCalls;
   readonly #notes: CallNotes;
-  readonly #validator = createValidator();
+  readonly #validator = new Validator();
 
   constructor(running: RunningCalls, notes: CallNotes, turns: FairTurns) {
     this.#turns = turns;

@@ -24,13 +24,6 @@ const maxViolations = 64;
 /** Nested messages deeper than this are refused; protobuf-es reads binary messages of any depth. */
 const maxDepth = 32;
 
-export interface Validator {
-  /** The broken rules of `message`, empty for none. */
-  violations(type: DescMessage, message: Message): FieldViolation[];
-  /** @throws SvcError `invalid_request` with one violation per broken field */
-  check(type: DescMessage, message: Message): void;
-}
-
 type Fields = Readonly<Record<string, unknown>>;
 
 class Report {
@@ -56,78 +49,82 @@ type FieldCheck = (message: Fields, path: string, depth: number, report: Report)
 /** Checks one value that is there. */
 type NestedCheck = (value: unknown, path: string, depth: number, report: Report) => void;
 
-export function createValidator(): Validator {
-  const compiled = new Map<DescMessage, readonly FieldCheck[]>();
+export class Validator {
+  readonly #compiled = new Map<DescMessage, readonly FieldCheck[]>();
 
-  function checksOf(type: DescMessage): readonly FieldCheck[] {
-    let checks = compiled.get(type);
+  /** @throws SvcError `invalid_request` with one violation per broken field */
+  check(type: DescMessage, message: Message): void {
+    const first = new Report(false);
+    this.#checkMessage(type, message, "", 0, first);
+    if (first.violations.length === 0) return;
+    const report = new Report(true);
+    this.#checkMessage(type, message, "", 0, report);
+    throw invalidRequest(report.violations);
+  }
+
+  #checksOf(type: DescMessage): readonly FieldCheck[] {
+    let checks = this.#compiled.get(type);
     if (checks === undefined) {
-      checks = type.fields.flatMap((field) => compileField(field, checkMessage) ?? []);
-      compiled.set(type, checks);
+      checks = type.fields.flatMap((field) => this.#compileField(field) ?? []);
+      this.#compiled.set(type, checks);
     }
     return checks;
   }
 
-  function checkMessage(
-    type: DescMessage,
-    message: unknown,
-    path: string,
-    depth: number,
-    report: Report,
-  ): void {
+  #checkMessage(type: DescMessage, message: unknown, path: string, depth: number, report: Report): void {
     if (depth > maxDepth) {
       report.add(path, `must not nest deeper than ${maxDepth} messages`);
       return;
     }
     const prefix = path === "" || !report.hasNames ? "" : `${path}.`;
-    for (const check of checksOf(type)) {
+    for (const check of this.#checksOf(type)) {
       if (report.full) return;
       check(message as Fields, prefix, depth, report);
     }
   }
 
-  function violations(type: DescMessage, message: Message): FieldViolation[] {
-    const first = new Report(false);
-    checkMessage(type, message, "", 0, first);
-    if (first.violations.length === 0) return [];
-    const report = new Report(true);
-    checkMessage(type, message, "", 0, report);
-    return report.violations;
+  /** `undefined` for a field that nothing can be wrong with. */
+  #compileField(field: DescField): FieldCheck | undefined {
+    // Nobody reads it.
+    if (outputOnlyFields.has(`${field.parent.typeName}.${field.name}`)) return undefined;
+    const rules = hasOption(field, rulesOption) ? getOption(field, rulesOption) : undefined;
+    const isRequired = getOption(field, field_behavior).includes(FieldBehavior.REQUIRED);
+    const content = this.#compileContent(field, rules);
+    if (!isRequired && content === undefined) return undefined;
+
+    const read = reader(field);
+    const isAbsent = absence(field, isRequired);
+    return (message, prefix, depth, report) => {
+      const value = read(message);
+      if (!isAbsent(value)) content?.(value, report.hasNames ? prefix + field.jsonName : "", depth, report);
+      else if (isRequired) report.add(prefix + field.jsonName, "is required");
+    };
   }
 
-  return {
-    violations,
-    check(type, message) {
-      const found = violations(type, message);
-      if (found.length > 0) throw invalidRequest(found);
-    },
-  };
-}
+  #compileContent(field: DescField, rules: FieldRules | undefined): NestedCheck | undefined {
+    const isSecret = field.proto.options?.debugRedact === true;
+    if (field.fieldKind === "message") return this.#compileNested(field.message);
+    if (field.fieldKind === "list") return compileList(rules, this.#compileItem(field, rules, isSecret));
+    if (field.fieldKind !== "map") return asNested(compileValueCheck(rules, isSecret));
+    const key = asNested(compileValueCheck(rules?.keys, false));
+    return compileMap(rules, key, this.#compileItem(field, rules, isSecret));
+  }
 
-type MessageCheck = (
-  type: DescMessage,
-  message: unknown,
-  path: string,
-  depth: number,
-  report: Report,
-) => void;
+  #compileItem(
+    { message }: DescField,
+    rules: FieldRules | undefined,
+    isSecret: boolean,
+  ): NestedCheck | undefined {
+    return message === undefined
+      ? asNested(compileValueCheck(rules?.items, isSecret))
+      : this.#compileNested(message);
+  }
 
-/** `undefined` for a field that nothing can be wrong with. */
-function compileField(field: DescField, checkMessage: MessageCheck): FieldCheck | undefined {
-  // Nobody reads it.
-  if (outputOnlyFields.has(`${field.parent.typeName}.${field.name}`)) return undefined;
-  const rules = hasOption(field, rulesOption) ? getOption(field, rulesOption) : undefined;
-  const isRequired = getOption(field, field_behavior).includes(FieldBehavior.REQUIRED);
-  const content = compileContent(field, rules, checkMessage);
-  if (!isRequired && content === undefined) return undefined;
-
-  const read = reader(field);
-  const isAbsent = absence(field, isRequired);
-  return (message, prefix, depth, report) => {
-    const value = read(message);
-    if (!isAbsent(value)) content?.(value, report.hasNames ? prefix + field.jsonName : "", depth, report);
-    else if (isRequired) report.add(prefix + field.jsonName, "is required");
-  };
+  /** The well-known types have no rules of ours, and `Struct` would be walked for nothing. */
+  #compileNested(type: DescMessage): NestedCheck | undefined {
+    if (type.typeName.startsWith("google.protobuf.")) return undefined;
+    return (value, path, depth, report) => this.#checkMessage(type, value, path, depth + 1, report);
+  }
 }
 
 function reader(field: DescField): (message: Fields) => unknown {
@@ -160,41 +157,6 @@ function absence(field: DescField, isRequired: boolean): (value: unknown) => boo
 function isEmpty(map: object): boolean {
   for (const key in map) if (Object.hasOwn(map, key)) return false;
   return true;
-}
-
-function compileContent(
-  field: DescField,
-  rules: FieldRules | undefined,
-  checkMessage: MessageCheck,
-): NestedCheck | undefined {
-  const isSecret = field.proto.options?.debugRedact === true;
-  switch (field.fieldKind) {
-    case "message":
-      return compileNested(field.message, checkMessage);
-    case "list":
-      return compileList(
-        rules,
-        field.listKind === "message"
-          ? compileNested(field.message, checkMessage)
-          : asNested(compileValueCheck(rules?.items, isSecret)),
-      );
-    case "map":
-      return compileMap(
-        rules,
-        asNested(compileValueCheck(rules?.keys, false)),
-        field.mapKind === "message"
-          ? compileNested(field.message, checkMessage)
-          : asNested(compileValueCheck(rules?.items, isSecret)),
-      );
-    default:
-      return asNested(compileValueCheck(rules, isSecret));
-  }
-}
-
-/** The well-known types have no rules of ours, and `Struct` would be walked for nothing. */
-function compileNested(type: DescMessage, checkMessage: MessageCheck): NestedCheck | undefined {
-  if (type.typeName.startsWith("google.protobuf.")) return undefined;
-  return (value, path, depth, report) => checkMessage(type, value, path, depth + 1, report);
 }
 
 function asNested(check: ValueCheck | undefined): NestedCheck | undefined {

@@ -11,14 +11,18 @@ import {
 import { IssueAccessTokenRequestSchema } from "../../gen/svc/v1/token_pb.ts";
 import { SvcError } from "../../src/errors.ts";
 import { quoteValue } from "../../src/rpc/quote-value.ts";
-import { createValidator } from "../../src/rpc/rules.ts";
+import { Validator } from "../../src/rpc/rules.ts";
 
-const validator = createValidator();
+const validator = new Validator();
 
 function violationsOf<T extends DescMessage>(type: T, init: MessageInitShape<T>): string[] {
-  return validator
-    .violations(type, create(type, init))
-    .map(({ field, description }) => `${field ?? ""}: ${description ?? ""}`);
+  try {
+    validator.check(type, create(type, init));
+    return [];
+  } catch (error) {
+    const { violations = [] } = (error as SvcError<"invalid_request">).payload ?? {};
+    return violations.map(({ field, description }) => `${field ?? ""}: ${description ?? ""}`);
+  }
 }
 
 const cases: [name: string, type: DescMessage, init: object, expected: string[]][] = [
