@@ -32,7 +32,7 @@ import type { HostProcesses } from "../host/host-processes.ts";
 import type { ProcessSignals } from "../host/process-signals.ts";
 import type { HostReboot } from "../host/reboot.ts";
 import type { SourceList } from "../packages/source-list.ts";
-import { implementLater, type BoundService } from "../rpc/bound-service.ts";
+import { implement, type BoundService } from "../rpc/bound-service.ts";
 import type { UserContext } from "../rpc/user-context.ts";
 import type { Schedules } from "../scheduler/schedules.ts";
 import type { ConsoleTokens } from "../tokens/console-tokens.ts";
@@ -98,36 +98,32 @@ export function bindServices(domain: Domain): BoundService[] {
   } = domain;
   const { hostMetrics, alerts, appHistory, configReload, processes, signals, reboot } = domain;
   return [
-    implementLater(
+    implement(
       "svc.v1.AppService",
       () => AppService,
       createAppService(apps, appHistory, domain.updates, consoleTokens, schedules, consoles),
     ),
-    implementLater("svc.v1.AuditService", () => AuditService, createAuditService(audit)),
-    implementLater("svc.v1.BackupService", () => BackupService, createBackupService(backups)),
-    implementLater("svc.v1.CredentialService", () => CredentialService, createCredentialService(credentials)),
-    implementLater(
+    implement("svc.v1.AuditService", () => AuditService, createAuditService(audit)),
+    implement("svc.v1.BackupService", () => BackupService, createBackupService(backups)),
+    implement("svc.v1.CredentialService", () => CredentialService, createCredentialService(credentials)),
+    implement(
       "svc.v1.DaemonService",
       () => DaemonService,
       createDaemonService(apps, facts, metrics, alerts, configReload),
     ),
-    implementLater("svc.v1.DockerService", () => DockerService, createDockerService(docker)),
-    implementLater("svc.v1.EventService", () => EventService, createEventService(domain.events)),
-    implementLater("svc.v1.FileService", () => FileService, createFileService(domain.files)),
-    implementLater(
-      "svc.v1.MonitorService",
-      () => MonitorService,
-      createMonitorService(hostMetrics, processes),
-    ),
-    implementLater("svc.v1.ProcessService", () => ProcessService, createProcessService(processes, signals)),
-    implementLater("svc.v1.ScheduleService", () => ScheduleService, createScheduleService(schedules)),
-    implementLater(
+    implement("svc.v1.DockerService", () => DockerService, createDockerService(docker)),
+    implement("svc.v1.EventService", () => EventService, createEventService(domain.events)),
+    implement("svc.v1.FileService", () => FileService, createFileService(domain.files)),
+    implement("svc.v1.MonitorService", () => MonitorService, createMonitorService(hostMetrics, processes)),
+    implement("svc.v1.ProcessService", () => ProcessService, createProcessService(processes, signals)),
+    implement("svc.v1.ScheduleService", () => ScheduleService, createScheduleService(schedules)),
+    implement(
       "svc.v1.SessionService",
       () => SessionService,
       createSessionService(tokens, domain.pageAddress),
     ),
-    implementLater("svc.v1.SourceService", () => SourceService, createSourceService(sources, apps)),
-    implementLater("svc.v1.SystemService", () => SystemService, createSystemService(reboot)),
-    implementLater("svc.v1.TokenService", () => TokenService, createTokenService(tokens)),
+    implement("svc.v1.SourceService", () => SourceService, createSourceService(sources, apps)),
+    implement("svc.v1.SystemService", () => SystemService, createSystemService(reboot)),
+    implement("svc.v1.TokenService", () => TokenService, createTokenService(tokens)),
   ];
 }

@@ -6,13 +6,12 @@ import { methodPolicies, type MethodPolicy } from "../../gen/svc/v1/methods.ts";
 import { methodName } from "./access.ts";
 import { unimplemented } from "./unimplemented.ts";
 
-/** A service of the contract with the handlers that implement it. Make it with {@link implement} or {@link implementLater}. */
+/** A service of the contract with the handlers that implement it. Make it with {@link implement}. */
 export interface BoundService {
   /** Full name, such as `svc.v1.AppService`. */
   readonly name: string;
-  /** Of one that is bound for later: decoded with the first look, which may take milliseconds. */
+  /** Decoded with the first look, which may take milliseconds. */
   readonly service: DescService;
-  readonly isForLater: boolean;
   /** Handlers by the method's local name; the types were checked when they were bound. */
   readonly impl: Readonly<Record<string, unknown>>;
   /** For a service outside of our contract, whose methods have no options of ours. */
@@ -36,21 +35,12 @@ export const readOnlyForUsers: ForeignPolicy = {
 
 export const openToEverybody: ForeignPolicy = { ...readOnlyForUsers, isPublic: true };
 
-/** Ties handlers to their service; every method must be there, if only as `unimplemented`. */
-export function implement<S extends DescService>(
-  service: S,
-  impl: ServiceImpl<S>,
-  policy?: ForeignPolicy,
-): BoundService {
-  return { name: service.typeName, service, isForLater: false, impl, ...(policy && { policy }) };
-}
-
 /**
- * The same without a look at the service before it is asked for: in the bundle its descriptors are decoded then, which takes as
- * long for all services as Node takes to start.
+ * Ties handlers to their service; every method must be there, if only as `unimplemented`. There is no look at the service before it
+ * is asked for: in the bundle its descriptors are decoded then, which takes as long for all services as Node takes to start.
  * @param name its full name
  */
-export function implementLater<S extends DescService>(
+export function implement<S extends DescService>(
   name: string,
   service: () => S,
   impl: ServiceImpl<S>,
@@ -61,7 +51,6 @@ export function implementLater<S extends DescService>(
     get service() {
       return service();
     },
-    isForLater: true,
     impl,
     ...(policy && { policy }),
   };

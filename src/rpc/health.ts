@@ -4,7 +4,7 @@
  */
 import { SvcError, notFound } from "../errors.ts";
 import { Health, HealthCheckResponse_ServingStatus as Status } from "../../gen/health/v1/health_pb.ts";
-import { implementLater, openToEverybody, type BoundService } from "./bound-service.ts";
+import { implement, openToEverybody, type BoundService } from "./bound-service.ts";
 
 /** Watchers need no identity, so their number has a bound. */
 const defaultMaxWatchers = 200;
@@ -65,7 +65,7 @@ export class HealthState {
 }
 
 export function bindHealth(health: HealthState): BoundService {
-  return implementLater(
+  return implement(
     "grpc.health.v1.Health",
     () => Health,
     {

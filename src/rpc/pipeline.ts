@@ -31,7 +31,7 @@ export interface PipelineOptions extends CallNotesOptions {
   readonly services: readonly BoundService[];
   /** Ends all running calls; abort it with the error that they should end with. */
   readonly shutdownSignal?: AbortSignal | undefined;
-  /** Policies of the methods by full name. Default: the contract's. A method without one is refused at creation. */
+  /** Policies of the methods by full name. Default: the contract's. A method without one is refused. */
   readonly policies?: Readonly<Record<string, MethodPolicy>> | undefined;
   /** Of one user. */
   readonly limits?: CallLimits | undefined;
@@ -54,7 +54,7 @@ type Method<I extends DescMessage, O extends DescMessage> = DescMethod & {
 /** What a method is called with: a message, or a stream of which the first is validated. */
 type InputOf<I extends DescMessage> = MessageShape<I> | AsyncIterable<MessageShape<I>>;
 
-/** @throws Error when a method has no handler or no policy */
+/** Whatever asks for a method throws Error when one of its service has no handler or no policy. */
 export function createPipeline(options: PipelineOptions) {
   const { services } = options;
   const notes = new CallNotes(options);

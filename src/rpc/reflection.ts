@@ -12,7 +12,7 @@ import {
 import { ServerReflection as ServerReflectionV1Alpha } from "../../gen/grpc/reflection/v1alpha/reflection_pb.ts";
 import { file_svc_v1_error } from "../../gen/svc/v1/error_pb.ts";
 import { SvcError } from "../errors.ts";
-import { implementLater, readOnlyForUsers, type BoundService } from "./bound-service.ts";
+import { implement, readOnlyForUsers, type BoundService } from "./bound-service.ts";
 import { DescriptorIndex, serializeFiles } from "./descriptor-index.ts";
 
 /** A client asks for each symbol once; a stream that goes on for ever is none of a client's. */
@@ -42,13 +42,13 @@ export function bindReflection(services: readonly BoundService[]): BoundService[
   const answers = (requests: AsyncIterable<ServerReflectionRequest>): AsyncGenerator<Answer> =>
     answerAll(requests, (subject ??= subjectOf([...services, ...own])));
   const own = [
-    implementLater(
+    implement(
       "grpc.reflection.v1.ServerReflection",
       () => ServerReflection,
       { serverReflectionInfo: answers },
       readOnlyForUsers,
     ),
-    implementLater(
+    implement(
       "grpc.reflection.v1alpha.ServerReflection",
       () => ServerReflectionV1Alpha,
       // The same fields under other type names.

@@ -16,10 +16,10 @@ import {
 } from "../../gen/svc/v1/backup_pb.ts";
 import { notFound, SvcError } from "../../src/errors.ts";
 import { createProgram } from "../../src/cli/program.ts";
-import { implement } from "../../src/rpc/bound-service.ts";
 import { unimplemented } from "../../src/rpc/unimplemented.ts";
 import { openDoor, type Door } from "../transport/support/door.ts";
 import { runSvc, type SvcOptions } from "./support/run-svc.ts";
+import { bindService } from "../support/bind-service.ts";
 
 const name = "20260102T033000000Z-hello-u0-0a1b2c3d-4e5f60.tar.zst";
 const archive = {
@@ -116,8 +116,8 @@ async function startFake(): Promise<Fake> {
     Object.fromEntries(service.methods.map(({ localName }) => [localName, unimplemented]));
   const door = await openDoor({
     services: [
-      implement(BackupService, { ...rest(BackupService), ...backups } as never),
-      implement(AppService, { ...rest(AppService), ...apps } as never),
+      bindService(BackupService, { ...rest(BackupService), ...backups } as never),
+      bindService(AppService, { ...rest(AppService), ...apps } as never),
     ],
   });
   // A second passes from one look at the clock to the next.

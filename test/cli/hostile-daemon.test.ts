@@ -16,9 +16,10 @@ import type { Command } from "commander";
 import { services } from "../../gen/svc/v1/services.ts";
 import { createProgram } from "../../src/cli/program.ts";
 import { invalidField, SvcError } from "../../src/errors.ts";
-import { implement, type BoundService } from "../../src/rpc/bound-service.ts";
+import type { BoundService } from "../../src/rpc/bound-service.ts";
 import { openDoor } from "../transport/support/door.ts";
 import { runSvc } from "./support/run-svc.ts";
+import { bindService } from "../support/bind-service.ts";
 
 const evil = "x\x1b]0;t\x07\x9b2J\u202e\r\x08y";
 /** What a terminal obeys: controls but for line ends, once our own colours, redrawn lines and questions are taken out. */
@@ -113,7 +114,7 @@ function servicesThat(answer: (output: DescMessage) => Message[]): BoundService[
       }
       return [method.localName, /server_streaming|bidi_streaming/.test(method.methodKind) ? stream : unary];
     });
-    return implement(service, Object.fromEntries(handlers) as never);
+    return bindService(service, Object.fromEntries(handlers) as never);
   });
 }
 

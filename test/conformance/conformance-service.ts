@@ -12,8 +12,9 @@ import {
   type HandlerContext,
   type Code,
 } from "@connectrpc/connect";
-import { implement, type BoundService } from "../../src/rpc/bound-service.ts";
+import type { BoundService } from "../../src/rpc/bound-service.ts";
 import { unimplemented } from "../../src/rpc/unimplemented.ts";
+import { bindService } from "../support/bind-service.ts";
 
 const packageName = "connectrpc.conformance.v1";
 
@@ -67,7 +68,7 @@ export function conformanceService(registry: FileRegistry): BoundService {
   const service = registry.getService(`${packageName}.ConformanceService`);
   if (service === undefined) throw new Error("the suite's descriptors hold no ConformanceService");
   const handlers = new Handlers(registry);
-  return implement(service, {
+  return bindService(service, {
     unary: handlers.unary,
     idempotentUnary: handlers.unary,
     clientStream: handlers.clientStream,

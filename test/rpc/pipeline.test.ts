@@ -10,13 +10,14 @@ import { ProcessService } from "../../gen/svc/v1/process_pb.ts";
 import { TokenService } from "../../gen/svc/v1/token_pb.ts";
 import { SvcError } from "../../src/errors.ts";
 import type { AuditRecord } from "../../src/rpc/audit.ts";
-import { implement, implementLater, type BoundService } from "../../src/rpc/bound-service.ts";
+import { implement, type BoundService } from "../../src/rpc/bound-service.ts";
 import { svcErrorOf } from "../../src/rpc/connect-errors.ts";
 import { createInMemoryTransport } from "./support/in-memory-transport.ts";
 import { createPipeline, type Pipeline, type PipelineOptions } from "../../src/rpc/pipeline.ts";
 import { userOf, type UserContext } from "../../src/rpc/user-context.ts";
 import { collectLog } from "../transport/support/door.ts";
 import { fakeServices, type FakeHandlers } from "../transport/support/fake-services.ts";
+import { bindService } from "../support/bind-service.ts";
 
 const root: UserContext = { uid: 0, root: true, kind: "local", ownerUid: 0 };
 const user: UserContext = {
@@ -230,8 +231,7 @@ test("leaving a stream ends its handler", async (t) => {
   });
   const call = { user, requestId: "r", protocolName: "test" };
   const method = AppService.method.streamAppLogs as DescMethodServerStreaming;
-  for await (const _lines of pipeline.invokeStream(method, create(method.input, { id: "x" }), call))
-    break;
+  for await (const _lines of pipeline.invokeStream(method, create(method.input, { id: "x" }), call)) break;
   t.true(await ended.promise);
 });
 
@@ -304,21 +304,23 @@ test("capabilities are those of the methods that are implemented", (t) => {
   ]);
 });
 
-test("a method without a policy or a handler is refused at creation", (t) => {
+test("a method without a policy or a handler is refused", (t) => {
   const services = [
-    implement(DaemonService, {
+    bindService(DaemonService, {
       getStatus: () => ({}),
       getDaemonMetrics: () => ({}),
       reloadConfig: () => ({}),
     }),
   ];
-  t.throws(() => open({}, { services, policies: {} }), { message: /has no access policy/ });
-  t.throws(() => open({}, { services: [implement(DaemonService, {} as never)] }), {
+  const ask = (options: Partial<PipelineOptions>): unknown =>
+    open({}, options).pipeline.methodAt("/svc.v1.DaemonService/GetStatus");
+  t.throws(() => ask({ services, policies: {} }), { message: /has no access policy/ });
+  t.throws(() => ask({ services: [bindService(DaemonService, {} as never)] }), {
     message: /has no handler/,
   });
 });
 
-test("a service that is bound for later is looked at with the first of its methods", async (t) => {
+test("a service is looked at with the first of its methods", async (t) => {
   let looks = 0;
   const look = (): typeof AppService => {
     looks += 1;
@@ -328,7 +330,7 @@ test("a service that is bound for later is looked at with the first of its metho
     ({ service }) => service === AppService,
   );
   t.truthy(apps);
-  const bound = implementLater(AppService.typeName, look, apps?.impl as never);
+  const bound = implement(AppService.typeName, look, apps?.impl as never);
   const { pipeline } = open({}, { services: [bound] });
   t.deepEqual(pipeline.capabilities, []);
   t.false(pipeline.isPublic("/v1/apps"));
@@ -338,14 +340,13 @@ test("a service that is bound for later is looked at with the first of its metho
   t.true(looks > 0);
   const call = { user, requestId: "r", protocolName: "test" };
   const { pipeline: other } = open({}, { services: [bound] });
-  t.like(
-    await other.invoke(AppService.method.getApp, create(GetAppRequestSchema, { id: "hello" }), call),
-    { id: "hello" },
-  );
+  t.like(await other.invoke(AppService.method.getApp, create(GetAppRequestSchema, { id: "hello" }), call), {
+    id: "hello",
+  });
 });
 
-test("a service that is bound for later is held to its name and its policies", (t) => {
-  const late = (name: string): BoundService => implementLater(name, () => DaemonService, {} as never);
+test("a service is held to its name and its policies", (t) => {
+  const late = (name: string): BoundService => implement(name, () => DaemonService, {} as never);
   t.throws(() => open({}, { services: [late("svc.v1.X")] }).pipeline.methodAt("/svc.v1.X/GetStatus"), {
     message: "svc.v1.DaemonService is bound as svc.v1.X",
   });

@@ -3,11 +3,12 @@ import test from "ava";
 import type { DescMethod } from "@bufbuild/protobuf";
 import { methodPolicies } from "../../gen/svc/v1/methods.ts";
 import { services } from "../../gen/svc/v1/services.ts";
-import { implement, type BoundService } from "../../src/rpc/bound-service.ts";
+import type { BoundService } from "../../src/rpc/bound-service.ts";
 import { isCallable, rawCall, rawProtocols } from "../support/raw-call.ts";
 import { sampleMessage } from "../support/sample-message.ts";
 import { rest } from "./support/clients.ts";
 import { openDoor } from "./support/door.ts";
+import { bindService } from "../support/bind-service.ts";
 
 const secret = "/var/lib/svc/svc.db";
 const ways: Readonly<Record<string, (method: DescMethod) => unknown>> = {
@@ -43,7 +44,7 @@ async function* failingStream(): AsyncGenerator<never> {
 function throwing(way: (method: DescMethod) => unknown): BoundService[] {
   return services.map((service) => {
     const handlers = service.methods.map((method) => [method.localName, () => way(method)]);
-    return implement(service, Object.fromEntries(handlers) as never);
+    return bindService(service, Object.fromEntries(handlers) as never);
   });
 }
 

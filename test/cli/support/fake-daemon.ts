@@ -16,7 +16,7 @@ import { ScheduleService } from "../../../gen/svc/v1/schedule_pb.ts";
 import { SourceService } from "../../../gen/svc/v1/source_pb.ts";
 import { routes } from "../../../gen/svc/v1/routes.ts";
 import { invalidField } from "../../../src/errors.ts";
-import { implement, type BoundService } from "../../../src/rpc/bound-service.ts";
+import type { BoundService } from "../../../src/rpc/bound-service.ts";
 import { createPipeline, type Pipeline } from "../../../src/rpc/pipeline.ts";
 import { unimplemented } from "../../../src/rpc/unimplemented.ts";
 import { userContextKey } from "../../../src/rpc/user-context.ts";
@@ -27,6 +27,7 @@ import { defaultTransportLimits } from "../../../src/transport/limits.ts";
 import { fakeApps } from "./fake-apps.ts";
 import { fakeDocker } from "./fake-docker.ts";
 import { fakeSchedules, type FakeSchedules } from "./fake-schedules.ts";
+import { bindService } from "../../support/bind-service.ts";
 
 export const localUser = { uid: 1000, root: true, kind: "local", ownerUid: 1000 } as const;
 
@@ -94,7 +95,7 @@ export function createFakePipeline(
 
 function withOthers<S extends DescService>(service: S, impl: Partial<ServiceImpl<S>>): BoundService {
   const others = Object.fromEntries(service.methods.map((method) => [method.localName, unimplemented]));
-  return implement(service, { ...others, ...impl } as ServiceImpl<S>);
+  return bindService(service, { ...others, ...impl } as ServiceImpl<S>);
 }
 
 /** @param appsPerPage by default one, so that a client has to ask twice */

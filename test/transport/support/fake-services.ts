@@ -12,9 +12,10 @@ import { ProcessService } from "../../../gen/svc/v1/process_pb.ts";
 import { ScheduleService } from "../../../gen/svc/v1/schedule_pb.ts";
 import { SystemService } from "../../../gen/svc/v1/system_pb.ts";
 import { TokenService } from "../../../gen/svc/v1/token_pb.ts";
-import { implement, type BoundService } from "../../../src/rpc/bound-service.ts";
+import type { BoundService } from "../../../src/rpc/bound-service.ts";
 import { unimplemented } from "../../../src/rpc/unimplemented.ts";
 import { userOf } from "../../../src/rpc/user-context.ts";
+import { bindService } from "../../support/bind-service.ts";
 
 export interface FakeHandlers {
   app?: Partial<ServiceImpl<typeof AppService>>;
@@ -30,7 +31,7 @@ export interface FakeHandlers {
 
 function bind<S extends DescService>(service: S, handlers: Partial<ServiceImpl<S>> = {}): BoundService {
   const missing = service.methods.map((method) => [method.localName, unimplemented]);
-  return implement(service, { ...Object.fromEntries(missing), ...handlers } as ServiceImpl<S>);
+  return bindService(service, { ...Object.fromEntries(missing), ...handlers } as ServiceImpl<S>);
 }
 
 /** `getStatus` answers who the caller is, unless told otherwise. */
