@@ -99,7 +99,7 @@ export function createPipeline(options: PipelineOptions) {
     capabilities: collectCapabilities(services, options.policies),
 
     /** Registers a method on a Connect router; by default every one. */
-    routes(router: ConnectRouter, only?: DescMethod): void {
+    routes: (router: ConnectRouter, only?: DescMethod): void => {
       const registered = only === undefined ? services.flatMap(({ service }) => service.methods) : [only];
       for (const method of registered) {
         const handler = connectHandler(entryOf(method)) as MethodImpl<DescMethod>;
@@ -108,7 +108,7 @@ export function createPipeline(options: PipelineOptions) {
     },
 
     /** For connect's `requestGate`: access is decided before a byte of the body is read. */
-    requestGate(context: HandlerContext): void {
+    requestGate: (context: HandlerContext): void => {
       const { method, protocolName, values } = context;
       const caller = { user: userOf(context), requestId: values.get(requestIdKey), protocolName };
       try {

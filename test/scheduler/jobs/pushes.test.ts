@@ -19,25 +19,26 @@ interface WatchedStore {
 }
 
 function watch(store: Store): WatchedStore {
+  const counting: Pick<Store, keyof Store> = {
+    restoration: store.restoration,
+    get: (sql, ...params) => store.get(sql, ...params),
+    all: <T>(sql: string, ...params: Parameters<Store["all"]>[1][]) => {
+      const rows = store.all<T>(sql, ...params);
+      watched.rowsRead += rows.length;
+      return rows;
+    },
+    write: async (statements, options) => {
+      await watched.beforeWrite();
+      return store.write(statements, options);
+    },
+    onChange: (listener) => store.onChange(listener),
+    housekeep: () => store.housekeep(),
+    [Symbol.asyncDispose]: () => Promise.resolve(),
+  };
   const watched: WatchedStore = {
     rowsRead: 0,
     beforeWrite: () => Promise.resolve(),
-    store: {
-      restoration: store.restoration,
-      get: (sql, ...params) => store.get(sql, ...params),
-      all: <T>(sql: string, ...params: Parameters<Store["all"]>[1][]) => {
-        const rows = store.all<T>(sql, ...params);
-        watched.rowsRead += rows.length;
-        return rows;
-      },
-      write: async (statements, options) => {
-        await watched.beforeWrite();
-        return store.write(statements, options);
-      },
-      onChange: (listener) => store.onChange(listener),
-      housekeep: () => store.housekeep(),
-      [Symbol.asyncDispose]: () => Promise.resolve(),
-    } satisfies Pick<Store, keyof Store> as Store,
+    store: counting as Store,
   };
   return watched;
 }
