@@ -11,17 +11,12 @@ export interface ProcessIdentity {
 /**
  * The identity of the process that has `pid` now; undefined when there is none, or only its zombie, which executes
  * nothing any more.
- *
- * @param procDir where procfs is mounted
  */
-export async function readProcessIdentity(
-  pid: number,
-  procDir = "/proc",
-): Promise<ProcessIdentity | undefined> {
+export async function readProcessIdentity(pid: number): Promise<ProcessIdentity | undefined> {
   if (!Number.isInteger(pid) || pid <= 0) return undefined;
   let stat: string;
   try {
-    stat = await readFile(`${procDir}/${pid}/stat`, "latin1");
+    stat = await readFile(`/proc/${pid}/stat`, "latin1");
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
     // ESRCH: it ended between open and read.

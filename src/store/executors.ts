@@ -19,20 +19,14 @@ export function readExecutor(text: string): Executor {
 }
 
 /** This process as an executor. */
-export async function currentExecutor(procDir = "/proc"): Promise<Executor> {
-  const [bootId, identity] = await Promise.all([
-    readBootId(procDir),
-    readProcessIdentity(process.pid, procDir),
-  ]);
-  if (identity === undefined) throw new Error(`${procDir} does not show this process (pid ${process.pid})`);
+export async function currentExecutor(): Promise<Executor> {
+  const [bootId, identity] = await Promise.all([readBootId(), readProcessIdentity(process.pid)]);
+  if (identity === undefined) throw new Error(`/proc does not show this process (pid ${process.pid})`);
   return { bootId, ...identity };
 }
 
 /** Whether the process still runs: false after it ended, after a reboot, and when another process has its pid now. */
-export async function isExecutorAlive(executor: Executor, procDir = "/proc"): Promise<boolean> {
-  const [bootId, identity] = await Promise.all([
-    readBootId(procDir),
-    readProcessIdentity(executor.pid, procDir),
-  ]);
+export async function isExecutorAlive(executor: Executor): Promise<boolean> {
+  const [bootId, identity] = await Promise.all([readBootId(), readProcessIdentity(executor.pid)]);
   return bootId === executor.bootId && identity?.startTicks === executor.startTicks;
 }

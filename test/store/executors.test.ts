@@ -1,11 +1,10 @@
-import { mkdir, writeFile } from "node:fs/promises";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import type { Readable } from "node:stream";
 import test from "ava";
 import { readProcessIdentity } from "../../src/lib/process-identity.ts";
 import { currentExecutor, isExecutorAlive } from "../../src/store/executors.ts";
-import { temporaryDir, until } from "./support/temporary-store.ts";
+import { until } from "./support/temporary-store.ts";
 
 test("this process is alive, and neither an earlier boot nor an earlier holder of its pid is", async (t) => {
   const executor = await currentExecutor();
@@ -38,14 +37,4 @@ test("a process that ended is dead, its zombie too", async (t) => {
   await until(() => !alive);
   clearInterval(watch);
   t.notThrows(() => process.kill(executor.pid, 0), "the zombie is still there");
-});
-
-test("a program's name with spaces, parentheses and newlines does not shift the fields", async (t) => {
-  const fields = Array.from({ length: 50 }, (_, n) => String(n + 4));
-  const stat = `7 (a) R 1 (b\n) S ${fields.join(" ")}\n`;
-  await using dir = await temporaryDir();
-  await mkdir(`${dir.path}/7`);
-  await writeFile(`${dir.path}/7/stat`, stat);
-  t.deepEqual(await readProcessIdentity(7, dir.path), { pid: 7, startTicks: 22 });
-  t.is(await readProcessIdentity(8, dir.path), undefined);
 });
