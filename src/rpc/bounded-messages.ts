@@ -6,7 +6,12 @@
 import type { DescMessage } from "@bufbuild/protobuf";
 import { base64Decode } from "@bufbuild/protobuf/wire";
 import { Code, ConnectError, type ConnectRouter } from "@connectrpc/connect";
-import type { Compression, UniversalHandler, UniversalServerRequest } from "@connectrpc/connect/protocol";
+import {
+  encodeEnvelope,
+  type Compression,
+  type UniversalHandler,
+  type UniversalServerRequest,
+} from "@connectrpc/connect/protocol";
 import { tooMuchStructure } from "../errors.ts";
 import { smallBodyBytes } from "../lib/body-turns.ts";
 import type { FairTurns } from "../lib/fair-turns.ts";
@@ -177,7 +182,7 @@ class BoundedMessages {
     return size > (isCompressed ? 0 : smallBodyBytes) && size <= this.#maxBytes;
   }
 
-  async #reEnveloped(message: Buffer): Promise<Buffer> {
+  async #reEnveloped(message: Buffer): Promise<Uint8Array> {
     const flags = message[0] ?? 0;
     const isCompressed = (flags & compressedFlag) !== 0;
     const bytes = await this.#checked(
@@ -185,10 +190,7 @@ class BoundedMessages {
       isCompressed ? this.#compression : undefined,
     );
     await this.#turn();
-    const envelope = Buffer.alloc(envelopeBytes);
-    envelope[0] = flags & ~compressedFlag;
-    envelope.writeUInt32BE(bytes.length, 1);
-    return Buffer.concat([envelope, bytes]);
+    return encodeEnvelope(flags & ~compressedFlag, bytes);
   }
 
   /** @throws ConnectError `resource_exhausted`, for us `body_too_large` */

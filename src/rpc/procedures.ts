@@ -61,10 +61,7 @@ export function createProcedures(exchange: Exchange, protocols: readonly Procedu
 const maxPlainBytes = 64 * 1024;
 
 /** What all of them share. */
-export function boundsOf({ maxMessageBytes }: ProcedureOptions): {
-  maxBodyBytes: number;
-  refusesLarge: false;
-} {
+export function boundsOf({ maxMessageBytes }: ProcedureOptions) {
   return { maxBodyBytes: Math.min(maxPlainBytes, maxMessageBytes), refusesLarge: false };
 }
 

@@ -4,15 +4,9 @@
  * request waits to be read is not idle: the daemon is late, and not its client.
  */
 import { shareOf, type Connection, type Share } from "./connection.ts";
+import type { TransportLimits } from "./limits.ts";
 
-export interface PlacesLimits {
-  /** Of everybody but root's peers. */
-  readonly maxConnections: number;
-  /** Of one uid, of one token, or of one address that has shown no token. */
-  readonly maxConnectionsPerPeer: number;
-  /** Of root's peers, whatever the others have. */
-  readonly maxRootConnections: number;
-}
+type PlacesLimits = Pick<TransportLimits, "maxConnections" | "maxConnectionsPerPeer" | "maxRootConnections">;
 
 export class ConnectionPlaces {
   readonly #limits: PlacesLimits;

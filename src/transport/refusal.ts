@@ -1,4 +1,5 @@
 /** Answers a request that never reaches its protocol's adapter, in the words of that protocol. */
+import { encodeEnvelope } from "@connectrpc/connect/protocol";
 import {
   codeToHttpStatus,
   createEndStreamSerialization,
@@ -73,9 +74,5 @@ function connectStreamAnswer(type: string, error: SvcError): Answer {
     metadata: new Headers(),
     error: connectErrorOf(error),
   });
-  const envelope = Buffer.alloc(5 + end.length);
-  envelope.writeUInt8(endStreamFlag, 0);
-  envelope.writeUInt32BE(end.length, 1);
-  envelope.set(end, 5);
-  return { status: 200, headers: { "content-type": type }, body: envelope };
+  return { status: 200, headers: { "content-type": type }, body: encodeEnvelope(endStreamFlag, end) };
 }
