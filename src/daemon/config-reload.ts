@@ -1,4 +1,5 @@
 /** Takes over what a changed configuration file says, as far as a running daemon can. */
+import { SharedRounds } from "../lib/shared-rounds.ts";
 import { snakeCase } from "../lib/snake-case.ts";
 import type { Config } from "./config.ts";
 
@@ -23,9 +24,7 @@ export class ConfigReload {
   readonly #options: ConfigReloadOptions;
   /** What the daemon goes by, by key, as JSON. */
   readonly #current: Map<string, string>;
-  #last: Promise<unknown> = Promise.resolve();
-  /** That has not begun yet. */
-  #waiting: Promise<Reloaded> | undefined;
+  readonly #rounds = new SharedRounds<undefined, Reloaded>(() => this.#reload());
 
   constructor(options: ConfigReloadOptions) {
     this.#options = options;
@@ -34,14 +33,7 @@ export class ConfigReload {
 
   /** One after the other; who asks while one waits shares its answer, as it reads the file after all of them asked. @throws SvcError `invalid_request` for a file that is wrong; then nothing is taken over */
   reload(): Promise<Reloaded> {
-    if (this.#waiting !== undefined) return this.#waiting;
-    const next = this.#last.then(() => {
-      this.#waiting = undefined;
-      return this.#reload();
-    });
-    this.#waiting = next;
-    this.#last = next.catch(() => undefined);
-    return next;
+    return this.#rounds.join(undefined);
   }
 
   async #reload(): Promise<Reloaded> {

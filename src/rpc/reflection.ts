@@ -19,10 +19,6 @@ import { DescriptorIndex, serializeFiles } from "./descriptor-index.ts";
 const maxRequests = 10_000;
 
 /** What v1 and v1alpha ask and answer is the same. */
-type Question = Pick<ServerReflectionRequest, "host" | "messageRequest"> & {
-  readonly originalRequest: unknown;
-};
-
 interface Answer {
   validHost: string;
   originalRequest: never;
@@ -85,17 +81,16 @@ async function* answerAll(
       const message = `a reflection stream answers at most ${maxRequests} requests; open another`;
       throw new SvcError("too_many", message);
     }
-    const question: Question = { ...request, originalRequest: request };
     yield {
-      validHost: question.host,
+      validHost: request.host,
       originalRequest: request as never,
-      messageResponse: answerTo(question.messageRequest, index, sent, names),
+      messageResponse: answerTo(request.messageRequest, index, sent, names),
     };
   }
 }
 
 function answerTo(
-  asked: Question["messageRequest"],
+  asked: ServerReflectionRequest["messageRequest"],
   index: DescriptorIndex,
   sent: Set<string>,
   names: { name: string }[],
