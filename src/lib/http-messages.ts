@@ -35,7 +35,8 @@ export interface OutgoingResponse extends Pick<
 export function declaredSize(request: IncomingRequest): number | undefined {
   const length = request.headers["content-length"];
   if (length !== undefined) return Number(length);
-  if (request.httpVersionMajor >= 2) return isEndOfStream(request) ? 0 : undefined;
+  // HTTP/2 says with the headers whether a body follows.
+  if (request.httpVersionMajor >= 2) return streamOf(request)?.endAfterHeaders === true ? 0 : undefined;
   return request.headers["transfer-encoding"] === undefined ? 0 : undefined;
 }
 
@@ -47,11 +48,6 @@ export async function isGivenUp(request: IncomingRequest): Promise<boolean> {
   if (request.httpVersionMajor < 2) return false;
   await nextTurn();
   return streamOf(request)?.aborted === true;
-}
-
-/** HTTP/2 says with the headers whether a body follows. */
-function isEndOfStream(request: IncomingRequest): boolean {
-  return streamOf(request)?.endAfterHeaders === true;
 }
 
 interface RequestStream {

@@ -24,7 +24,8 @@ export async function peekFirst(stream: AsyncIterable<Message>, signal: AbortSig
   let failure: unknown;
   const noteFailure = (thrown: unknown): never => {
     failure = thrown;
-    return failReading(thrown);
+    // Connect reads the messages of a stream, the later ones while its handler runs.
+    throw thrown instanceof ConnectError ? readingError(thrown) : thrown;
   };
   const read = (): Promise<IteratorResult<Message>> =>
     unlessAborted(iterator.next().catch(noteFailure), signal);
@@ -53,11 +54,6 @@ export async function peekFirst(stream: AsyncIterable<Message>, signal: AbortSig
     },
     close: () => void closeIterator(iterator),
   };
-}
-
-/** Connect reads the messages of a stream, the later ones while its handler runs. */
-function failReading(thrown: unknown): never {
-  throw thrown instanceof ConnectError ? readingError(thrown) : thrown;
 }
 
 /** Ends an iterator early; what it throws while doing so concerns nobody any more. */

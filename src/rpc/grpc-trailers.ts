@@ -35,7 +35,7 @@ const extents: readonly Extent[] = [
 export function fitTrailers(error: ConnectError): ConnectError {
   if (statusBytes(error) <= maxStatusBytes) return error;
   const message = cutText(error.rawMessage, maxMessageLength);
-  const detail = detailOf(error);
+  const [detail] = error.findDetails(ErrorDetailSchema);
   if (detail === undefined) return new ConnectError(message, error.code);
   for (const extent of extents) {
     const shortened = clone(ErrorDetailSchema, detail);
@@ -44,14 +44,6 @@ export function fitTrailers(error: ConnectError): ConnectError {
     if (statusBytes(fitted) <= maxStatusBytes) return fitted;
   }
   return withDetail(message, error, create(ErrorDetailSchema, { reason: detail.reason }));
-}
-
-function detailOf({ details }: ConnectError): ErrorDetail | undefined {
-  for (const detail of details) {
-    if ("desc" in detail && detail.desc.typeName === ErrorDetailSchema.typeName)
-      return create(ErrorDetailSchema, detail.value);
-  }
-  return undefined;
 }
 
 function withDetail(message: string, { code }: ConnectError, value: ErrorDetail): ConnectError {
