@@ -4,7 +4,7 @@
  */
 import { once } from "node:events";
 import { constants } from "node:fs";
-import { chmod, lstat, open, rename, rm, type FileHandle } from "node:fs/promises";
+import { chmod, lstat, open, rename, rm } from "node:fs/promises";
 import { connect, type ListenOptions, type Server } from "node:net";
 import { dirname } from "node:path";
 import { SvcError } from "../errors.ts";
@@ -34,10 +34,10 @@ const probeTimeoutMs = 2000;
  */
 export class SocketFile implements AsyncDisposable {
   readonly path: string;
-  readonly #lock: FileHandle;
+  readonly #lock: AsyncDisposable;
   readonly #identity: { readonly dev: number; readonly ino: number } | undefined;
 
-  private constructor(path: string, lock: FileHandle, identity?: { dev: number; ino: number }) {
+  private constructor(path: string, lock: AsyncDisposable, identity?: { dev: number; ino: number }) {
     this.path = path;
     this.#lock = lock;
     this.#identity = identity;
@@ -53,21 +53,17 @@ export class SocketFile implements AsyncDisposable {
       throw new Error(`the path of the socket has more than ${maxPathBytes} bytes: ${path}`);
     }
     await prepareDirectory(dirname(path), options);
-    const lock = await takeLock(path);
-    try {
-      await refuseLiveSocket(path);
-      const fresh = `${path}.new`;
-      await rm(fresh, { force: true });
-      await listenOn(server, { path: fresh });
-      await chmod(fresh, options.mode);
-      // Bound elsewhere and moved: nobody ever meets the socket with another mode, and a stale file goes in the same step.
-      const { dev, ino } = await lstat(fresh);
-      await rename(fresh, path);
-      return new SocketFile(path, lock, { dev, ino });
-    } catch (error) {
-      await lock.close();
-      throw error;
-    }
+    await using opening = new AsyncDisposableStack();
+    opening.use(await takeLock(path));
+    await refuseLiveSocket(path);
+    const fresh = `${path}.new`;
+    await rm(fresh, { force: true });
+    await listenOn(server, { path: fresh });
+    await chmod(fresh, options.mode);
+    // Bound elsewhere and moved: nobody ever meets the socket with another mode, and a stale file goes in the same step.
+    const { dev, ino } = await lstat(fresh);
+    await rename(fresh, path);
+    return new SocketFile(path, opening.move(), { dev, ino });
   }
 
   /**
@@ -75,19 +71,15 @@ export class SocketFile implements AsyncDisposable {
    * @throws SvcError `unavailable` when another daemon serves the path
    */
   static async adopt(server: Server, { path, fd }: { path: string; fd: number }): Promise<SocketFile> {
-    const lock = await takeLock(path);
-    try {
-      await listenOn(server, { fd });
-      return new SocketFile(path, lock);
-    } catch (error) {
-      await lock.close();
-      throw error;
-    }
+    await using opening = new AsyncDisposableStack();
+    opening.use(await takeLock(path));
+    await listenOn(server, { fd });
+    return new SocketFile(path, opening.move());
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
     if (this.#identity !== undefined) await this.#removeFile(this.#identity);
-    await this.#lock.close();
+    await this.#lock[Symbol.asyncDispose]();
   }
 
   async #removeFile({ dev, ino }: { readonly dev: number; readonly ino: number }): Promise<void> {
@@ -109,19 +101,12 @@ async function prepareDirectory(
 }
 
 /** The lock file stays when its holder goes: removing it would let two daemons lock two files of one name. */
-async function takeLock(path: string): Promise<FileHandle> {
-  const handle = await open(
-    `${path}.lock`,
-    constants.O_RDWR | constants.O_CREAT | constants.O_NOFOLLOW,
-    0o600,
-  );
-  try {
-    if (tryLock(handle.fd)) return handle;
-    throw inUse(path);
-  } catch (error) {
-    await handle.close();
-    throw error;
-  }
+async function takeLock(path: string): Promise<AsyncDisposable> {
+  await using opening = new AsyncDisposableStack();
+  const flags = constants.O_RDWR | constants.O_CREAT | constants.O_NOFOLLOW;
+  const { fd } = opening.use(await open(`${path}.lock`, flags, 0o600));
+  if (!tryLock(fd)) throw inUse(path);
+  return opening.move();
 }
 
 async function refuseLiveSocket(path: string): Promise<void> {
