@@ -1,11 +1,12 @@
 /** The file of the unix socket: stale ones go, live ones stay, only the own one is removed. */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { chmod, lstat, mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { chmod, lstat, mkdir, mkdtemp, open, readFile, rm, writeFile } from "node:fs/promises";
 import { connect, createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import test, { type ExecutionContext } from "ava";
+import { tryLock } from "../../src/lib/file-lock.ts";
 import { rest } from "./support/clients.ts";
 import { collectLog, openDoor } from "./support/door.ts";
 
@@ -64,6 +65,18 @@ test("two daemons that start at once get one socket", async (t) => {
   const doors = await Promise.all([1, 2, 3, 4].map(() => openDoor({ socketPath: path })));
   t.is(doors.filter((door) => door.socketPath === path).length, 1);
   for (const door of doors) await door[Symbol.asyncDispose]();
+});
+
+test("what another daemon has locked is its own before it listens, and nobody's once it lets go", async (t) => {
+  const path = join(await temporaryDirectory(t), "svc.sock");
+  const held = await open(`${path}.lock`, "w");
+  t.true(tryLock(held.fd));
+  const second = await openDoor({ socketPath: path });
+  t.is(second.socketPath, "");
+  await second[Symbol.asyncDispose]();
+  await held.close();
+  await using third = await openDoor({ socketPath: path });
+  t.is(third.socketPath, path);
 });
 
 test("a file that is no socket stays", async (t) => {
