@@ -219,7 +219,9 @@ for (const way of ways) {
     await using server = await startProcedureServer({ handlers: { app: { startApp } } });
     const sent = server.begin(way, path, timeout(way, 60_000));
     const answered = answerOf(sent, way);
+    const arrived = server.arrived();
     sent.write(framed(way, web).subarray(0, 1));
+    await arrived;
     await new Promise((resolve) => setTimeout(resolve, 100));
     sent.end(framed(way, web).subarray(1));
     await answered;
@@ -232,7 +234,9 @@ for (const way of ways) {
       const sent = server.begin(way, path, timeout(way, givenMs));
       sent.on("error", () => undefined);
       const answered = answerOf(sent, way);
+      const arrived = server.arrived();
       sent.write(large.subarray(0, 1));
+      await arrived;
       await new Promise((resolve) => setTimeout(resolve, 200));
       sent.end(large.subarray(1));
       const { deadline } = await answered;

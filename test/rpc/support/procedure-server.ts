@@ -47,6 +47,8 @@ export interface ProcedureServer extends AsyncDisposable {
   readonly ended: readonly string[];
   /** Defects. */
   readonly failures: readonly unknown[];
+  /** Resolves when the next request is there, and the time that it has runs. */
+  arrived(): Promise<void>;
   /** A request whose body is still to be sent. */
   begin(way: Way, path: string, headers?: Record<string, string>): ClientRequest | ClientHttp2Stream;
   post(way: Way, path: string, body: Buffer, headers?: Record<string, string>): Promise<Answer>;
@@ -80,6 +82,7 @@ export async function startProcedureServer(options: ProcedureServerOptions = {})
     createConnectJson(known),
   ]);
 
+  let arrival = Promise.withResolvers<undefined>();
   const answer = (request: HttpRequest, response: HttpResponse): void => {
     const handOver = (): void => {
       const { "grpc-timeout": grpc, "connect-timeout-ms": connect } = request.headers;
@@ -90,6 +93,8 @@ export async function startProcedureServer(options: ProcedureServerOptions = {})
       });
     };
     if (!procedures(request, response, { user, requestId: "r1", isNoted: false }, handOver)) handOver();
+    arrival.resolve(undefined);
+    arrival = Promise.withResolvers();
   };
   const [http1, http2] = [createHttp1(answer), createHttp2(answer)];
   for (const server of [http1, http2]) await once(server.listen(0, "127.0.0.1"), "listening");
@@ -107,6 +112,9 @@ export async function startProcedureServer(options: ProcedureServerOptions = {})
     audits,
     ended,
     failures,
+    async arrived() {
+      await arrival.promise;
+    },
     begin,
     async post(way, path, body, headers) {
       const sent = begin(way, path, headers);
