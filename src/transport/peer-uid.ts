@@ -34,7 +34,8 @@ export function loadPeerUid(): ReadPeerUid {
     const fd = typeof socket === "number" ? socket : descriptorOf(socket);
     if (fd === undefined) throw new Error("the socket is closed");
     const result = getsockopt(fd, solSocket, soPeercred, ucred, length) as number;
-    if (result !== 0 || length[0] !== ucred.byteLength) throw new Error("the kernel told no peer credentials");
+    if (result !== 0 || length[0] !== ucred.byteLength)
+      throw new Error("the kernel told no peer credentials");
     return uidIn(ucred);
   };
 }

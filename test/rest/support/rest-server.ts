@@ -69,11 +69,7 @@ export class RecordingPipeline {
     return this.stream(method, message, recordingCall(call));
   }
 
-  async #takeUpload(
-    method: DescMethod,
-    messages: AsyncIterable<Message>,
-    call: HttpCall,
-  ): Promise<Message> {
+  async #takeUpload(method: DescMethod, messages: AsyncIterable<Message>, call: HttpCall): Promise<Message> {
     this.#arrive();
     this.method = method.name;
     this.pieces = [];
