@@ -3,7 +3,6 @@ import type { ReasonPayloads, SvcError } from "../errors.ts";
 import type { CommandContext } from "./context.ts";
 import { AdvisedError, asSvcError } from "./failure.ts";
 import { confirm, isInteractive } from "./prompt.ts";
-import { escapeControls, escapeLines } from "./render/escape.ts";
 
 type LicenseRequired = ReasonPayloads["license_required"];
 
@@ -86,13 +85,14 @@ function sentencePart(sentence: string): string {
 async function askForLicense(context: CommandContext, error: SvcError): Promise<void> {
   const { licenses = [], permissions = [] } = (error.payload ?? {}) as LicenseRequired;
   for (const { name = "", text = "" } of licenses) {
-    context.note(`${escapeControls(`--- ${name} ---`)}\n${escapeLines(text.trimEnd())}\n`);
+    context.note(`--- ${name} ---`);
+    context.noteLines(`${text.trimEnd()}\n`);
   }
   const names = licenses.map(({ name = "" }) => name).join(", ");
-  if (licenses.length > 0 && !(await confirm(context.host, `Accept ${escapeControls(names)}?`))) {
+  if (licenses.length > 0 && !(await confirm(context.host, `Accept ${names}?`))) {
     throw new AdvisedError(error, "nothing was changed: the license was not accepted");
   }
-  for (const permission of permissions) context.note(`It asks for: ${escapeControls(permission)}`);
+  for (const permission of permissions) context.note(`It asks for: ${permission}`);
   if (permissions.length > 0 && !(await confirm(context.host, "Give it the permissions above?"))) {
     throw new AdvisedError(error, "nothing was changed: the permissions were not given");
   }

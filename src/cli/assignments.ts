@@ -5,7 +5,6 @@ import { UsageError } from "./failure.ts";
 import { collect } from "./option-values.ts";
 import { ask, askSecret, isInteractive } from "./prompt.ts";
 import { readInput } from "./read-input.ts";
-import { escapeControls } from "./render/escape.ts";
 import type { Json, JsonObject } from "./transport/rest-shape.ts";
 
 export interface Assignments {
@@ -85,7 +84,7 @@ async function askFor({ host }: CommandContext, key: string, isSecret: boolean):
     const otherWays = `pass ${key}=VALUE, --set-file ${key}=PATH or --set-stdin ${key}`;
     throw new UsageError(`nobody is there to type the value of ${key}: ${otherWays}`);
   }
-  const question = `${escapeControls(key)}: `;
+  const question = `${key}: `;
   return isSecret ? askSecret(host, question) : ask(host, question);
 }
 

@@ -13,7 +13,6 @@ import type { CliHost } from "./host.ts";
 import { readsFilesHere } from "./nodes/choose-node.ts";
 import { packageAt, requireOwn } from "./package-plan.ts";
 import { confirm, isInteractive } from "./prompt.ts";
-import { escapeControls } from "./render/escape.ts";
 
 /** Where a repository, or a directory in it, has no manifest. */
 type NoManifest = ReasonPayloads["no_manifest"];
@@ -39,8 +38,8 @@ export async function cloneWithoutManifest(
   const what = directory === "" ? url : `${directory} of ${url}`;
   if (exists(dir)) throw new UsageError(`${what} has no svc.yaml, and ${dir} is there already: install that`);
   requireOwn(context, dir);
-  context.note(escapeControls(`${what} has no svc.yaml.`));
-  const question = escapeControls(`Clone it to ${dir}, and make one there?`);
+  context.note(`${what} has no svc.yaml.`);
+  const question = `Clone it to ${dir}, and make one there?`;
   if (options.yes !== true && !(await confirm(host, question))) throw error;
   // Made by whoever asks, and nobody else's: git would take an empty one that is there.
   await mkdir(dir, 0o700);

@@ -8,9 +8,9 @@ import { localNode } from "./nodes/node-file.ts";
 import { daemonCommand, hasPrivateStore } from "./no-daemon.ts";
 import { confirm, isInteractive } from "./prompt.ts";
 import { createPaint, wantsColor, type Paint } from "./render/color.ts";
-import { escapeCell } from "./render/escape.ts";
+import { escapeCell, escapeControls, escapeLines } from "./render/escape.ts";
 import { formatJson } from "./render/json.ts";
-import { renderTable, type Column, type TableStyle } from "./render/table.ts";
+import { renderFields, renderTable, type Column, type Field, type TableStyle } from "./render/table.ts";
 import { columnsOf } from "./render/width.ts";
 import { connect } from "./routing.ts";
 import type { UnaryCall } from "./transport/calls.ts";
@@ -210,6 +210,11 @@ export class CommandContext implements AsyncDisposable {
     return page(this.host, text);
   }
 
+  /** Names and values, one on each line. */
+  printFields(fields: readonly Field[]): Promise<void> {
+    return this.print(renderFields(fields, this.paint));
+  }
+
   printJson(value: unknown): Promise<void> {
     return this.print(formatJson(value, 2));
   }
@@ -219,9 +224,24 @@ export class CommandContext implements AsyncDisposable {
     return this.print(formatJson(value, 0));
   }
 
-  /** A line for people, beside the output. */
+  /** A line for people, whoever has written what is in it. */
+  printLine(line: string): Promise<void> {
+    return this.print(`${escapeControls(line)}\n`);
+  }
+
+  /** What came of the command: the answer as JSON, or a line for people. */
+  tell(answer: unknown, line: string): Promise<void> {
+    return this.json ? this.printJson(answer) : this.printLine(line);
+  }
+
+  /** A line for people, beside the output. Control characters are escaped. */
   note(line: string): void {
-    this.host.stderr.write(`${line}\n`);
+    this.host.stderr.write(`${escapeControls(line)}\n`);
+  }
+
+  /** As {@link note}, of several lines. */
+  noteLines(text: string): void {
+    this.host.stderr.write(`${escapeLines(text)}\n`);
   }
 
   /** Says what failed: in words, or as one line of JSON in the shape of REST. @returns the exit code */
@@ -236,7 +256,7 @@ export class CommandContext implements AsyncDisposable {
     for (const line of details) this.note(`  | ${line}`);
     // What the journal takes for the priority of an error (sd-daemon(3)).
     const priority = this.host.isJournal === true ? "<3>" : "";
-    if (message !== "") this.note(`${priority}svc: ${message}`);
+    if (message !== "") this.noteLines(`${priority}svc: ${message}`);
     return exitCode;
   }
 

@@ -2,7 +2,6 @@
 import { advised, type Advice } from "./advice.ts";
 import type { CommandContext } from "./context.ts";
 import { ReportedError } from "./failure.ts";
-import { escapeControls } from "./render/escape.ts";
 
 export interface NamedWork<Result> {
   /** Resolves with undefined where all is said already. */
@@ -26,7 +25,7 @@ export function forEachName<Result>(
   const work = async (name: string): Promise<void> => {
     const result = await call(name);
     if (result === undefined) return;
-    if (!context.json) await context.print(`${escapeControls(text(result))}\n`);
+    if (!context.json) await context.printLine(text(result));
     else if (names.length === 1) await context.printJson(result);
     else await context.printJsonLine(result);
   };

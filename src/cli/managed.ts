@@ -1,6 +1,5 @@
 /** Entries that a platform manages, and a person changes. */
 import type { CommandContext } from "./context.ts";
-import { escapeControls } from "./render/escape.ts";
 
 interface ManagedEntry {
   readonly id: string;
@@ -9,9 +8,6 @@ interface ManagedEntry {
 
 /** Says that the platform will write over what a person changes, where it will. */
 export function warnIfManaged(context: CommandContext, { id, managed_by: manager = "" }: ManagedEntry): void {
-  if (manager === "") return;
-  const name = escapeControls(manager);
-  context.note(
-    `warning: ${escapeControls(id)} is managed by "${name}": its next sync overwrites what is changed here`,
-  );
+  if (manager !== "")
+    context.note(`warning: ${id} is managed by "${manager}": its next sync overwrites what is changed here`);
 }

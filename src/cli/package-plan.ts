@@ -10,7 +10,7 @@ import type { CommandContext } from "./context.ts";
 import { exitCodes } from "./exit-codes.ts";
 import { ReportedError, UnusableFileError, UsageError } from "./failure.ts";
 import { confirm, isInteractive } from "./prompt.ts";
-import { escapeControls, escapeLines } from "./render/escape.ts";
+import { escapeControls } from "./render/escape.ts";
 import { canceled } from "./transport/http.ts";
 
 const manifestFile = "svc.yaml";
@@ -32,7 +32,7 @@ export async function packageAt(context: CommandContext, path: string): Promise<
   if (!exists(join(dir, manifestFile))) await writePlanned(context, dir, { from });
   else if (from !== undefined && from !== manifestFile && !context.json) {
     const said = `note: ${join(dir, manifestFile)} is what is installed; it is not made anew from ${from}`;
-    context.note(escapeControls(said));
+    context.note(said);
   }
   return dir;
 }
@@ -72,10 +72,10 @@ export async function writePlanned(
   const missing = await missingOf(there, { ...begunWith, ...plan.files });
   const path = join(dir, manifestFile);
   if (!context.json) {
-    for (const [name] of missing) context.note(escapeControls(`${join(dir, name)} would be written`));
-    context.note(escapeControls(`${path} would be, made from ${plan.from}:`));
-    context.note(escapeLines(plan.text.trimEnd()).replaceAll(/^/gm, "  "));
-    for (const note of plan.notes) context.note(escapeControls(`note: ${note}`));
+    for (const [name] of missing) context.note(`${join(dir, name)} would be written`);
+    context.note(`${path} would be, made from ${plan.from}:`);
+    for (const line of plan.text.trimEnd().split(/\r?\n/)) context.note(`  ${line}`);
+    for (const note of plan.notes) context.note(`note: ${note}`);
   }
   await requireConsent(context, path, missing.length);
   // Never over one that has come meanwhile. The manifest is last: without it the same command goes on after an interruption.
@@ -83,7 +83,7 @@ export async function writePlanned(
     const file = join(dir, name);
     await mkdir(dirname(file), { recursive: true });
     await writeFile(file, text, { flag: "wx" });
-    if (!context.json && name !== manifestFile) context.note(escapeControls(`wrote ${file}`));
+    if (!context.json && name !== manifestFile) context.note(`wrote ${file}`);
   }
 }
 
@@ -112,7 +112,7 @@ async function requireConsent(
   if (options.yes === true) return;
   if (!isInteractive(host)) throw new UsageError(`there is no ${path}: write this one with --yes`);
   const what = others === 0 ? path : `${path} and what it was made of`;
-  if (!(await confirm(host, escapeControls(`Write ${what}?`)))) throw canceled();
+  if (!(await confirm(host, `Write ${what}?`))) throw canceled();
 }
 
 /**
@@ -172,7 +172,7 @@ export async function reportRemarks(
       problems.map((remark) => line(remark, "red", "")).join("") +
         advice.map((remark) => line(remark, "yellow", "advice: ")).join(""),
     );
-    if (problems.length === 0) context.note(escapeControls(about ?? "No problems."));
+    if (problems.length === 0) context.note(about ?? "No problems.");
   }
   if (problems.length > 0) throw new ReportedError(exitCodes.failed);
 }

@@ -13,7 +13,6 @@ import type { CommandContext } from "./context.ts";
 import { asSvcError } from "./failure.ts";
 import { defaultTail } from "./logs.ts";
 import { portsText } from "./render/app-table.ts";
-import { escapeControls } from "./render/escape.ts";
 import { calls } from "./transport/calls.ts";
 import { readAll, send } from "./transport/http.ts";
 
@@ -42,9 +41,7 @@ export async function runPackage(
     });
     await there.call(calls.startApp, { id: app.id });
     const ports = app.ports.length > 0 ? ` on port ${portsText(app.ports)}` : "";
-    there.note(
-      escapeControls(`${app.id} ${app.version} runs${ports}; Ctrl-C ends it and leaves nothing behind.`),
-    );
+    there.note(`${app.id} ${app.version} runs${ports}; Ctrl-C ends it and leaves nothing behind.`);
     await showAppLogs(there, app.id, { tail: defaultTail, follow: true });
   } catch (error) {
     // Ctrl-C is how it ends.

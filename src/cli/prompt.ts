@@ -2,6 +2,7 @@
 import { SvcError } from "../errors.ts";
 import { UsageError } from "./failure.ts";
 import type { CliHost } from "./host.ts";
+import { escapeControls } from "./render/escape.ts";
 import { canceled } from "./transport/http.ts";
 
 /** Whether there is somebody to ask. */
@@ -9,7 +10,7 @@ export function isInteractive(host: Pick<CliHost, "stdin" | "stderr">): boolean 
   return host.stdin.isTTY && host.stderr.isTTY === true;
 }
 
-/** One line from the terminal. @throws SvcError `canceled` at Ctrl-C and at the end of input. */
+/** One line from the terminal. Control characters of the question are escaped. @throws SvcError `canceled` at Ctrl-C and at the end of input. */
 export async function ask(host: CliHost, question: string): Promise<string> {
   const { createInterface } = await import("node:readline/promises");
   const prompt = createInterface({ input: host.stdin, output: host.stderr, terminal: false });
@@ -18,7 +19,7 @@ export async function ask(host: CliHost, question: string): Promise<string> {
   prompt.once("close", () => ended.abort());
   try {
     const signal = AbortSignal.any([host.interrupted, ended.signal]);
-    return (await prompt.question(question, { signal })).trim();
+    return (await prompt.question(escapeControls(question), { signal })).trim();
   } catch (error) {
     throw error instanceof SvcError ? error : canceled();
   } finally {
@@ -31,7 +32,7 @@ export async function askSecret(host: CliHost, question: string): Promise<string
   const { stdin, stderr } = host;
   stdin.setRawMode?.(true);
   try {
-    stderr.write(question);
+    stderr.write(escapeControls(question));
     let typed = "";
     for await (const chunk of stdin.iterator({ destroyOnReturn: false }) as AsyncIterable<Buffer>) {
       for (const key of chunk.toString()) {

@@ -101,7 +101,7 @@ export async function runTerminal(context: CommandContext, start: TerminalStart)
         shownBytes += output.value.length;
         inputs.add({ ack: BigInt(shownBytes) });
       } else if (output.case === "gap") {
-        context.note(`\r\n[${output.value.bytes} bytes were left out]`);
+        stderr.write(`\r\n[${output.value.bytes} bytes were left out]\n`);
       } else if (output.case === "exit") {
         exitCode = output.value.code;
         inputs.end();
@@ -110,7 +110,7 @@ export async function runTerminal(context: CommandContext, start: TerminalStart)
   } catch (error) {
     if (exitCode !== undefined) return exitCode;
     if (!keys.detached.aborted) throw error;
-    context.note("\nDetached.");
+    stderr.write("\nDetached.\n");
     return exitCodes.ok;
   } finally {
     inputs.end();

@@ -6,7 +6,6 @@ import { followProgress } from "../follow-progress.ts";
 import { confirm, isInteractive } from "../prompt.ts";
 import type { RunCommand } from "../run-command.ts";
 import { portsText } from "../render/app-table.ts";
-import { escapeControls } from "../render/escape.ts";
 import { formatBytes } from "../render/units.ts";
 
 export function addCloneCommand(parent: Command, run: RunCommand): void {
@@ -45,11 +44,11 @@ async function clone(
   const copy = messageToRest(CloneAppResponseSchema, result);
   if (context.json) return context.printJson(copy);
   if (copy.source_running) {
-    context.note(`${escapeControls(id)} was running: its files were copied as they were at that moment.`);
+    context.note(`${id} was running: its files were copied as they were at that moment.`);
   }
   const ports = copy.ports.length === 0 ? "" : ` on port ${portsText(copy.ports)}`;
   const text = `Cloned ${id} to ${copy.id} (${formatBytes(copy.copied_bytes)})${ports}`;
-  return context.print(`${escapeControls(text)}. Start it: svc app start ${escapeControls(copy.id)}\n`);
+  return context.printLine(`${text}. Start it: svc app start ${copy.id}`);
 }
 
 /** @throws what was thrown, unless somebody says yes to what it asks */
@@ -60,7 +59,7 @@ async function askToShare(context: CommandContext, thrown: unknown): Promise<voi
   if (!isInteractive(context.host)) {
     throw new AdvisedError(error, `${sentence}; pass --share-volumes to let it`);
   }
-  context.note(`${escapeControls(sentence)}.`);
+  context.note(`${sentence}.`);
   if (await confirm(context.host, "Clone it all the same?")) return;
   throw new AdvisedError(error, "nothing was changed: the app was not cloned");
 }

@@ -4,7 +4,6 @@ import type { CommandContext } from "../context.ts";
 import { UsageError } from "../failure.ts";
 import { chooseNode } from "../nodes/choose-node.ts";
 import { localNode } from "../nodes/node-file.ts";
-import { escapeControls } from "../render/escape.ts";
 import { formatBytes } from "../render/units.ts";
 import type { RunCommand } from "../run-command.ts";
 import { transfer, type Arrived } from "./app-transfer.ts";
@@ -65,7 +64,7 @@ function sayCopied(
   if (context.json) {
     return context.printJson({ id: copied.id, node: name, restored_bytes: copied.bytes, warnings });
   }
-  for (const warning of warnings) context.note(`warning: ${escapeControls(warning)}`);
+  for (const warning of warnings) context.note(`warning: ${warning}`);
   const done = `Copied ${id} to ${name} as ${copied.id} (${formatBytes(copied.bytes)})`;
-  return context.print(`${escapeControls(`${done}. Start it: svc -N ${name} app start ${copied.id}`)}\n`);
+  return context.printLine(`${done}. Start it: svc -N ${name} app start ${copied.id}`);
 }

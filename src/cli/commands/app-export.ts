@@ -38,7 +38,7 @@ async function exportApp(context: CommandContext, id: string, { to, output }: Ex
   }
   if (output === undefined) await context.print(escapeLines(only?.content ?? ""));
   else await write(context, resolve(output), files);
-  for (const note of notes) context.note(escapeControls(`Note: ${note}`));
+  for (const note of notes) context.note(`Note: ${note}`);
 }
 
 async function write(
@@ -59,6 +59,6 @@ async function write(
     if (exists(join(dir, name))) throw new UnusableFileError(`${join(dir, name)} is there already`);
   for (const { name, content } of files) {
     await writeFile(join(dir, name), content, { flag: "wx" });
-    await context.print(`${escapeControls(join(dir, name))}\n`);
+    await context.printLine(join(dir, name));
   }
 }

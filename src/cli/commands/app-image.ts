@@ -3,10 +3,9 @@ import type { Command } from "commander";
 import type { CommandContext } from "../context.ts";
 import { forEachName } from "../for-each.ts";
 import type { RunCommand } from "../run-command.ts";
-import { escapeControls } from "../render/escape.ts";
 import type { Color } from "../render/color.ts";
 import type { AppImage } from "../../../gen/svc/v1/app_pb.ts";
-import { renderFields, type Column } from "../render/table.ts";
+import type { Column } from "../render/table.ts";
 import type { RestShape } from "../transport/rest-shape.ts";
 
 export function addImageCommands(parent: Command, run: RunCommand): void {
@@ -38,18 +37,13 @@ async function show(context: CommandContext, id: string, checkRemote: boolean): 
       return;
     }
     const { freshness = "", freshness_reason: reason = "" } = image;
-    return context.print(
-      renderFields(
-        [
-          ["Image", image.reference],
-          ["Version", image.version],
-          ["Local digest", image.local_digest],
-          ["Remote digest", image.remote_digest],
-          ["Freshness", reason === "" ? freshness : `${freshness}: ${reason}`, freshnessColors[freshness]],
-        ],
-        context.paint,
-      ),
-    );
+    return context.printFields([
+      ["Image", image.reference],
+      ["Version", image.version],
+      ["Local digest", image.local_digest],
+      ["Remote digest", image.remote_digest],
+      ["Freshness", reason === "" ? freshness : `${freshness}: ${reason}`, freshnessColors[freshness]],
+    ]);
   }
 }
 
@@ -89,8 +83,7 @@ async function repull(context: CommandContext, ids: readonly string[]): Promise<
     },
     text: ({ id, changed, restarted, services }) => {
       for (const { service, reference, reason } of services) {
-        if (reason !== "")
-          context.note(escapeControls(`${id}: ${service} stays at ${reference}: ${reason}.`));
+        if (reason !== "") context.note(`${id}: ${service} stays at ${reference}: ${reason}.`);
       }
       const which = services.flatMap(({ service, changed: isNew }) => (isNew ? [service] : []));
       const what = which.length === 0 ? "a new image" : `a new image of ${which.join(", ")}`;

@@ -6,7 +6,6 @@ import { ownerText, stateColor, stateText } from "../render/app-table.ts";
 import { escapeControls } from "../render/escape.ts";
 import { lastBackupText } from "../render/last-backup.ts";
 import { placementText, tasksText } from "../render/placement.ts";
-import { renderFields } from "../render/table.ts";
 import { formatAge, formatBytes } from "../render/units.ts";
 import { calls, type App } from "../transport/calls.ts";
 
@@ -22,45 +21,38 @@ export async function showInfo(context: CommandContext, id: string): Promise<voi
   const app = await context.call(calls.getApp, { id });
   if (context.json) return context.printJson(app);
   const now = context.host.now();
-  await context.print(
-    renderFields(
-      [
-        ["Id", app.id],
-        ["Name", app.name],
-        ["Summary", app.summary],
-        ["State", stateText(app, now), stateColor(app.state)],
-        ["Reason", app.state_reason],
-        ["Health", healthText(app)],
-        ["Doing", operationText(app, now)],
-        ["Version", app.version],
-        ["Package", app.package_id],
-        ["Runtime", app.runtime],
-        ["Placement", placementText(app)],
-        ["Tasks", tasksText(app)],
-        ["Origin", originText(app)],
-        ["Home page", app.homepage],
-        ["Owner", ownerText(app)],
-        ["Ports", app.ports.map((port) => `${port.name} ${port.port}/${port.protocol}`).join(", ")],
-        ["Limits", app.limits.map(limitText).join(", ")],
-        ["Backed up", lastBackupText(app, now), app.backups?.overdue === true ? "red" : undefined],
-        ["Installed", formatAge(app.created_at, now)],
-        ["Started", formatAge(app.started_at, now)],
-        ["Restarts", app.restarts === 0 ? "" : String(app.restarts)],
-        ["Last exit", exitText(app)],
-        ["At boot", app.enabled ? "starts again" : "stays stopped"],
-        ["Directory", app.directory],
-      ],
-      context.paint,
-    ),
-  );
+  await context.printFields([
+    ["Id", app.id],
+    ["Name", app.name],
+    ["Summary", app.summary],
+    ["State", stateText(app, now), stateColor(app.state)],
+    ["Reason", app.state_reason],
+    ["Health", healthText(app)],
+    ["Doing", operationText(app, now)],
+    ["Version", app.version],
+    ["Package", app.package_id],
+    ["Runtime", app.runtime],
+    ["Placement", placementText(app)],
+    ["Tasks", tasksText(app)],
+    ["Origin", originText(app)],
+    ["Home page", app.homepage],
+    ["Owner", ownerText(app)],
+    ["Ports", app.ports.map((port) => `${port.name} ${port.port}/${port.protocol}`).join(", ")],
+    ["Limits", app.limits.map(limitText).join(", ")],
+    ["Backed up", lastBackupText(app, now), app.backups?.overdue === true ? "red" : undefined],
+    ["Installed", formatAge(app.created_at, now)],
+    ["Started", formatAge(app.started_at, now)],
+    ["Restarts", app.restarts === 0 ? "" : String(app.restarts)],
+    ["Last exit", exitText(app)],
+    ["At boot", app.enabled ? "starts again" : "stays stopped"],
+    ["Directory", app.directory],
+  ]);
   if (app.last_lines.length > 0) {
     await context.print(`${context.paint("bold", "Last lines:")}\n`);
     await context.print(app.last_lines.map((line) => `  ${escapeControls(line)}\n`).join(""));
   }
   if (app.restart_required) {
-    context.note(
-      `Settings changed since it started. Take them up: svc app restart ${escapeControls(app.id)}`,
-    );
+    context.note(`Settings changed since it started. Take them up: svc app restart ${app.id}`);
   }
 }
 

@@ -7,7 +7,6 @@ import { comeUp } from "../come-up.ts";
 import type { CommandContext } from "../context.ts";
 import { describeFailure } from "../failure.ts";
 import type { Move, MoveJournal, MoveStep } from "../nodes/move-journal.ts";
-import { escapeControls } from "../render/escape.ts";
 import { calls, type App } from "../transport/calls.ts";
 import { archiveOf, forget, transfer, type Arrived, type Transfer } from "./app-transfer.ts";
 import { findApp } from "./transfer-plan.ts";
@@ -187,7 +186,7 @@ export class AppMove {
       const words =
         `${id} could not be started on ${fromName} again and may run on neither node ` +
         `(${describeFailure(error).message}): go on with svc app move ${id}, or go back with svc app move ${id} --abort`;
-      from.note(escapeControls(words));
+      from.note(words);
     }
   }
 
@@ -197,7 +196,7 @@ export class AppMove {
     const words =
       `whether ${id} runs on ${to} is not known, so it stays stopped on ${fromName}: ` +
       `go on with svc app move ${id}, or go back with svc app move ${id} --abort`;
-    from.note(escapeControls(words));
+    from.note(words);
   }
 
   /** What changed since it was copied; all of it where the nodes do not know, or cannot do, that. */
@@ -209,7 +208,7 @@ export class AppMove {
     } catch (error) {
       const { from } = this.#nodes;
       from.throwIfInterrupted();
-      from.note(escapeControls(`it is copied once more as a whole: ${describeFailure(error).message}`));
+      from.note(`it is copied once more as a whole: ${describeFailure(error).message}`);
       return this.#transfer({});
     }
   }

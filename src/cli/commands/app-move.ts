@@ -7,7 +7,6 @@ import { chooseNode, findNode } from "../nodes/choose-node.ts";
 import { MoveJournal, type Move } from "../nodes/move-journal.ts";
 import { localNode } from "../nodes/node-file.ts";
 import { confirmRemoval } from "../prompt.ts";
-import { escapeControls } from "../render/escape.ts";
 import { formatBytes } from "../render/units.ts";
 import type { RunCommand } from "../run-command.ts";
 import { calls, type App } from "../transport/calls.ts";
@@ -79,12 +78,11 @@ async function move(context: CommandContext, given: string, options: MoveOptions
       return;
     }
   } else if (dryRun) {
-    if (context.json) await context.printJson({ id, node: name, step: left.step });
-    else await context.print(`${escapeControls(`${id} would go on to ${name}: ${left.step}`)}\n`);
+    await context.tell({ id, node: name, step: left.step }, `${id} would go on to ${name}: ${left.step}`);
     return;
   }
   if (remove) {
-    const question = `Remove ${escapeControls(id)} here with all data, once it runs on ${name}?`;
+    const question = `Remove ${id} here with all data, once it runs on ${name}?`;
     await confirmRemoval(context, { question, loss: "removing an app destroys its data" });
   }
   const begun: Move =
@@ -100,8 +98,7 @@ async function move(context: CommandContext, given: string, options: MoveOptions
     const there = isThere
       ? `what arrived on ${name} is stopped there; remove it with: svc -N ${name} app remove ${id}`
       : `${name} has nothing of it`;
-    if (context.json) await context.printJson({ id, node: from });
-    else await context.print(`${escapeControls(`${id} is on ${from} as before; ${there}`)}\n`);
+    await context.tell({ id, node: from }, `${id} is on ${from} as before; ${there}`);
     return;
   }
   await sayMoved(context, await steps.run({ remove }), { id, from, name });
@@ -139,9 +136,9 @@ function sayMoved(
       ...{ id, node: name, restored_bytes: bytes, paused_ms: paused, removed: isRemoved, warnings },
     });
   }
-  for (const warning of warnings) context.note(`warning: ${escapeControls(warning)}`);
+  for (const warning of warnings) context.note(`warning: ${warning}`);
   const paused = `it was away for ${(pausedMs / 1_000).toFixed(1)} s`;
   const rest = isRemoved ? "" : ` On ${from} it is stopped; remove it there with: svc app remove ${id}`;
   const done = `Moved ${id} to ${name} (${formatBytes(bytes)}; ${paused}).${rest}`;
-  return context.print(`${escapeControls(done)}\n`);
+  return context.printLine(done);
 }

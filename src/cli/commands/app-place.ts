@@ -5,7 +5,6 @@ import type { CommandContext } from "../context.ts";
 import { UsageError } from "../failure.ts";
 import { parseCount } from "../option-values.ts";
 import type { RunCommand } from "../run-command.ts";
-import { escapeControls } from "../render/escape.ts";
 import { placementText } from "../render/placement.ts";
 import { calls, type App } from "../transport/calls.ts";
 
@@ -60,13 +59,11 @@ async function place(context: CommandContext, id: string, options: PlacementOpti
   const placement = placementFrom(options);
   if (placement === undefined) throw new UsageError("say where: --on swarm, or --on machine");
   const app = await context.call(calls.placeApp, { id, placement });
-  if (context.json) return context.printJson(app);
   const text = `${app.id} runs ${placementText(app) ?? "on this machine"} from its next start on`;
-  await context.print(`${escapeControls(text)}. Start it: svc app start ${escapeControls(app.id)}\n`);
+  await context.tell(app, `${text}. Start it: svc app start ${app.id}`);
 }
 
 async function scale(context: CommandContext, id: string, replicas: number): Promise<void> {
   const app = await context.call(calls.scaleApp, { id, replicas });
-  if (context.json) return context.printJson(app);
-  await context.print(`${escapeControls(`${app.id} runs ${placementText(app) ?? "on this machine"}`)}\n`);
+  await context.tell(app, `${app.id} runs ${placementText(app) ?? "on this machine"}`);
 }

@@ -5,7 +5,6 @@ import type { CommandContext } from "../context.ts";
 import { forEachName } from "../for-each.ts";
 import type { RunCommand } from "../run-command.ts";
 import { confirmRemoval } from "../prompt.ts";
-import { escapeControls } from "../render/escape.ts";
 import { formatBytes } from "../render/units.ts";
 import { calls } from "../transport/calls.ts";
 
@@ -20,7 +19,7 @@ export function addRemoveCommand(parent: Command, run: RunCommand): void {
 
 async function remove(context: CommandContext, ids: readonly string[]): Promise<void> {
   await confirmRemoval(context, {
-    question: `Remove ${escapeControls(ids.join(", "))} with all data?`,
+    question: `Remove ${ids.join(", ")} with all data?`,
     loss: "removing an app destroys its data",
     look: async () => {
       for (const id of ids) await requireApp(context, id);

@@ -12,7 +12,6 @@ import type { CommandContext } from "../context.ts";
 import { examples } from "../examples.ts";
 import { AdvisedError, UnusableFileError, UsageError } from "../failure.ts";
 import type { RunCommand } from "../run-command.ts";
-import { escapeControls } from "../render/escape.ts";
 import { calls, type AppSettings } from "../transport/calls.ts";
 import type { Json, JsonObject } from "../transport/rest-shape.ts";
 
@@ -71,7 +70,7 @@ async function showSettings(context: CommandContext, id: string, key: string | u
   }
   return context.json
     ? context.printJson(value)
-    : context.print(`${escapeControls(typeof value === "string" ? value : JSON.stringify(value))}\n`);
+    : context.printLine(typeof value === "string" ? value : JSON.stringify(value));
 }
 
 async function setSettings(
@@ -145,7 +144,7 @@ async function printSettings(context: CommandContext, id: string, settings: AppS
   const properties = (settings.schema as { properties?: JsonObject } | null | undefined)?.properties ?? {};
   const keys = [...new Set([...Object.keys(properties), ...Object.keys(values)])];
   if (keys.length === 0) {
-    context.note(`${escapeControls(id)} has no settings.`);
+    context.note(`${id} has no settings.`);
     return;
   }
   const { running = {}, changed } = settings;
@@ -182,7 +181,7 @@ async function printSettings(context: CommandContext, id: string, settings: AppS
     keys,
   );
   if (settings.restart_required) {
-    context.note(`The app runs on other values. Take these up: svc app restart ${escapeControls(id)}`);
+    context.note(`The app runs on other values. Take these up: svc app restart ${id}`);
   }
 }
 

@@ -2,7 +2,6 @@
 import type { CommandContext } from "../context.ts";
 import { followProgress, progressLine, receiveBytes } from "../follow-progress.ts";
 import { SvcError } from "../../errors.ts";
-import { escapeControls } from "../render/escape.ts";
 import { calls } from "../transport/calls.ts";
 
 /** The two ends, each a connection of its own. */
@@ -123,6 +122,6 @@ export async function forget(
     await awake.call(calls.deleteBackup, { app_id: appId, storage: where, name });
   } catch {
     const words = `an archive of the transfer is left: svc backup rm ${appId} ${name} --storage ${where}`;
-    node.note(`warning: ${escapeControls(words)}`);
+    node.note(`warning: ${words}`);
   }
 }

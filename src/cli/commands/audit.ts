@@ -8,7 +8,6 @@ import { parseCount } from "../option-values.ts";
 import { parseUser, uidOfUser } from "../user-option.ts";
 import { pagesOf } from "../pages.ts";
 import type { RunCommand } from "../run-command.ts";
-import { renderFields } from "../render/table.ts";
 import { calls, type AuditRecord } from "../transport/calls.ts";
 
 interface AuditOptions {
@@ -143,17 +142,12 @@ async function verify(context: CommandContext): Promise<void> {
   const found = await context.call(calls.verifyAudit, {});
   await (context.json
     ? context.printJson(found)
-    : context.print(
-        renderFields(
-          [
-            ["chain", found.valid ? "holds" : "broken", found.valid ? "green" : "red"],
-            ["problem", found.problem],
-            ["records", String(found.records)],
-            ["newest", `${found.head_seq} ${found.head_hash}`],
-            ["pruned up to", found.anchor_seq === 0 ? "" : `${found.anchor_seq} ${found.anchor_hash}`],
-          ],
-          context.paint,
-        ),
-      ));
+    : context.printFields([
+        ["chain", found.valid ? "holds" : "broken", found.valid ? "green" : "red"],
+        ["problem", found.problem],
+        ["records", String(found.records)],
+        ["newest", `${found.head_seq} ${found.head_hash}`],
+        ["pruned up to", found.anchor_seq === 0 ? "" : `${found.anchor_seq} ${found.anchor_hash}`],
+      ]));
   if (!found.valid) throw new ReportedError(exitCodes.failed);
 }

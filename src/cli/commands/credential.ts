@@ -4,7 +4,6 @@ import type { CredentialKind } from "../../../gen/svc/v1/words.ts";
 import type { CommandContext } from "../context.ts";
 import type { RunCommand } from "../run-command.ts";
 import { readSecret } from "../read-secret.ts";
-import { escapeControls } from "../render/escape.ts";
 import type { Column } from "../render/table.ts";
 import { calls, type Credential } from "../transport/calls.ts";
 
@@ -76,12 +75,10 @@ async function add(
 ): Promise<void> {
   const secret = await readSecret(context, secretFile, secretQuestion);
   const credential = await context.call(calls.upsertCredential, { name, kind, host, username, secret });
-  if (context.json) return context.printJson(credential);
-  return context.print(`Added ${escapeControls(`${credential.name} for ${credential.host}`)}\n`);
+  return context.tell(credential, `Added ${credential.name} for ${credential.host}`);
 }
 
 async function remove(context: CommandContext, name: string): Promise<void> {
   const answer = await context.call(calls.removeCredential, { name });
-  if (context.json) return context.printJson(answer);
-  return context.print(`Removed ${escapeControls(answer.name)}\n`);
+  return context.tell(answer, `Removed ${answer.name}`);
 }

@@ -1,7 +1,6 @@
 /** `svc daemon`: the daemon itself, in the foreground. */
 import type { Command } from "commander";
 import type { CommandContext } from "../context.ts";
-import { escapeControls } from "../render/escape.ts";
 import type { RunCommand, RunDaemon } from "../run-command.ts";
 import { calls } from "../transport/calls.ts";
 
@@ -27,8 +26,7 @@ async function reload(context: CommandContext): Promise<void> {
   const answer = await context.call(calls.reloadConfig, {});
   if (context.json) return context.printJson(answer);
   const { applied, needs_restart: waiting } = answer;
-  if (applied.length > 0) await context.print(escapeControls(`Taken over: ${applied.join(", ")}`) + "\n");
-  if (waiting.length > 0)
-    await context.print(escapeControls(`After a restart of the daemon: ${waiting.join(", ")}`) + "\n");
+  if (applied.length > 0) await context.printLine(`Taken over: ${applied.join(", ")}`);
+  if (waiting.length > 0) await context.printLine(`After a restart of the daemon: ${waiting.join(", ")}`);
   if (applied.length + waiting.length === 0) context.note("Nothing has changed.");
 }

@@ -3,7 +3,6 @@ import type { Command } from "commander";
 import { diskPercent } from "../../lib/disk-share.ts";
 import type { CommandContext } from "../context.ts";
 import type { RunCommand } from "../run-command.ts";
-import { escapeControls } from "../render/escape.ts";
 import { formatBytes, formatMeasured, formatPercent } from "../render/units.ts";
 import { calls, type AppDisk } from "../transport/calls.ts";
 
@@ -47,8 +46,7 @@ async function showApp(context: CommandContext, id: string): Promise<void> {
 
 function explainUnknown(context: CommandContext, apps: readonly AppDisk[]): void {
   for (const { id, unknown } of apps) {
-    if (unknown !== undefined)
-      context.note(escapeControls(`${id}: not all of it could be measured: ${unknown}`));
+    if (unknown !== undefined) context.note(`${id}: not all of it could be measured: ${unknown}`);
   }
 }
 

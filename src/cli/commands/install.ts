@@ -20,7 +20,6 @@ import type { RunCommand } from "../run-command.ts";
 import { choose, isInteractive } from "../prompt.ts";
 import { packageAt } from "../package-plan.ts";
 import { portsText } from "../render/app-table.ts";
-import { escapeControls } from "../render/escape.ts";
 import { followProgress } from "../follow-progress.ts";
 import { adviceOnSettings, readAssignments, setFileOption, setStdinOption } from "../assignments.ts";
 import { calls, type App } from "../transport/calls.ts";
@@ -108,7 +107,7 @@ async function install(context: CommandContext, spec: string, options: InstallOp
     return installAsking(context, { ...request, spec: dir, source: "", branch: "", tag: "" });
   });
   if (options.start === true) {
-    if (!context.json) context.note(escapeControls(`Installed ${app.id} ${app.version}; starting it.`));
+    if (!context.json) context.note(`Installed ${app.id} ${app.version}; starting it.`);
     app = await startInstalled(context, app.id, options);
   }
   if (context.json) return context.printJson(app);
@@ -117,7 +116,7 @@ async function install(context: CommandContext, spec: string, options: InstallOp
   // Those of a first install are as its package says, and wait for its start.
   const isTold = options.start === true || options.portAuto === true || app.id !== app.package_id;
   const ports = isTold && app.ports.length > 0 ? ` on port ${portsText(app.ports)}` : "";
-  return context.print(`${escapeControls(`${did} ${app.id} ${app.version}${ports}. ${next}`)}\n`);
+  return context.printLine(`${did} ${app.id} ${app.version}${ports}. ${next}`);
 }
 
 /** A path that leads nowhere, and a directory that was taken for a package of a source, are said as such. @param spec a path is absolute */
@@ -183,9 +182,9 @@ async function chooseCandidate(context: CommandContext, error: SvcError): Promis
       payload: { candidates },
     });
   }
-  context.note(escapeControls(error.message));
+  context.note(error.message);
   candidates.forEach(({ spec = "", name = "", summary = "" }, at) => {
-    context.note(`  ${at + 1}. ${escapeControls(`${spec}  ${name}${summary === "" ? "" : `: ${summary}`}`)}`);
+    context.note(`  ${at + 1}. ${spec}  ${name}${summary === "" ? "" : `: ${summary}`}`);
   });
   return specs[(await choose(context.host, specs.length)) - 1] ?? "";
 }

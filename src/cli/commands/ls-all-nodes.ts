@@ -5,7 +5,6 @@ import { describeFailure, failureJson, ReportedError } from "../failure.ts";
 import { chooseNode } from "../nodes/choose-node.ts";
 import { localNode, readNodes } from "../nodes/node-file.ts";
 import { appColumns } from "../render/app-table.ts";
-import { escapeControls } from "../render/escape.ts";
 import type { Column } from "../render/table.ts";
 import { chooseRoute } from "../routing.ts";
 import type { App } from "../transport/calls.ts";
@@ -45,7 +44,7 @@ export async function showAllNodes(context: CommandContext, isMeant: (app: App) 
       : "No apps are installed on the nodes that answered.";
     await context.printTable(columns, rows, none);
     for (const { node, error } of failures) {
-      context.note(`svc: ${escapeControls(node)} did not answer: ${describeFailure(error).message}`);
+      context.note(`svc: ${node} did not answer: ${describeFailure(error).message}`);
     }
   }
   const [first] = failures;

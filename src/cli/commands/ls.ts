@@ -2,7 +2,6 @@
 import type { Command } from "commander";
 import type { RunCommand } from "../run-command.ts";
 import { appColumns } from "../render/app-table.ts";
-import { escapeControls } from "../render/escape.ts";
 import { pagesOf } from "../pages.ts";
 import { calls, type App } from "../transport/calls.ts";
 import type { CommandContext } from "../context.ts";
@@ -81,14 +80,11 @@ export async function showApps(context: CommandContext, options: ListOptions = {
   const overdue = apps.filter(({ backups }) => backups?.overdue === true).map(({ id }) => id);
   if (overdue.length > 0) {
     context.note(
-      escapeControls(
-        `warning: backups are overdue of ${overdue.join(", ")}; see why: svc backup policy ID; make them: svc backup create ${overdue.join(" ")}`,
-      ),
+      `warning: backups are overdue of ${overdue.join(", ")}; see why: svc backup policy ID; make them: svc backup create ${overdue.join(" ")}`,
     );
   }
   const outdated = apps.filter((app) => app.available_version !== undefined).map(({ id }) => id);
-  if (outdated.length > 0)
-    context.note(`There is something newer of ${escapeControls(outdated.join(", "))}: svc outdated`);
+  if (outdated.length > 0) context.note(`There is something newer of ${outdated.join(", ")}: svc outdated`);
 }
 
 /** All pages. */

@@ -9,7 +9,6 @@ import { collect } from "../option-values.ts";
 import { findNode } from "../nodes/choose-node.ts";
 import { localNode, nodeName, readNodes, type Node } from "../nodes/node-file.ts";
 import { writeNodes } from "../nodes/write-nodes.ts";
-import { escapeControls } from "../render/escape.ts";
 import type { RunCommand } from "../run-command.ts";
 
 export function addNodeCommand(parent: Command, run: RunCommand): void {
@@ -87,8 +86,7 @@ async function add(
     );
   }
   writeNodes(context.host, { ...rest, nodes: { ...nodes, [name]: node } });
-  if (context.json) return context.printJson({ name, ...node });
-  return context.print(`Added ${name}. Try it: svc -N ${name} status\n`);
+  return context.tell({ name, ...node }, `Added ${name}. Try it: svc -N ${name} status`);
 }
 
 /** @throws UsageError for options that the kind of address has no use for */
@@ -143,9 +141,8 @@ async function use(context: CommandContext, name: string): Promise<void> {
   findNode(context.host, name);
   const { nodes } = readNodes(context.host);
   writeNodes(context.host, { ...(name === localNode ? {} : { current: name }), nodes });
-  if (context.json) return context.printJson({ current: name });
   const where = name === localNode ? "this machine" : name;
-  return context.print(`Commands go to ${where} now\n`);
+  return context.tell({ current: name }, `Commands go to ${where} now`);
 }
 
 async function remove(context: CommandContext, name: string): Promise<void> {
@@ -159,6 +156,5 @@ async function remove(context: CommandContext, name: string): Promise<void> {
     nodes: others,
   });
   if (current === name) context.note("Commands go to this machine again.");
-  if (context.json) return context.printJson({ name });
-  return context.print(`Removed ${escapeControls(name)}\n`);
+  return context.tell({ name }, `Removed ${name}`);
 }

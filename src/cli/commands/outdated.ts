@@ -2,7 +2,6 @@
 import type { Command } from "commander";
 import type { CommandContext } from "../context.ts";
 import type { RunCommand } from "../run-command.ts";
-import { escapeControls } from "../render/escape.ts";
 import type { Column } from "../render/table.ts";
 import { calls, type AppUpdate } from "../transport/calls.ts";
 
@@ -25,7 +24,7 @@ async function showOutdated(context: CommandContext): Promise<void> {
   if (context.json) return context.printJson(answer);
   const { updates, svc } = answer;
   for (const { id, problem } of updates) {
-    if (problem !== undefined) context.note(escapeControls(`warning: not known of ${id}: ${problem}`));
+    if (problem !== undefined) context.note(`warning: not known of ${id}: ${problem}`);
   }
   const newer = updates.filter(isOutdated);
   const isQuiet = context.options.quiet === true;
@@ -33,12 +32,12 @@ async function showOutdated(context: CommandContext): Promise<void> {
   if (newer.length > 0) await context.printTable(columns, newer);
   else if (isKnown && !isQuiet && svc === undefined) context.note("Nothing newer was found.");
   if (svc !== undefined && !isQuiet)
-    context.note(escapeControls(`There is svc ${svc.version}${svc.url === "" ? "" : `: ${svc.url}`}`));
+    context.note(`There is svc ${svc.version}${svc.url === "" ? "" : `: ${svc.url}`}`);
   const [first] = newer;
   if (first === undefined || isQuiet) return;
   const next =
     first.available_version === undefined ? `svc app repull ${first.id}` : `svc upgrade ${first.id}`;
-  context.note(escapeControls(`Take it up: ${next}`));
+  context.note(`Take it up: ${next}`);
 }
 
 function isOutdated({ available_version: version, outdated_images: images }: AppUpdate): boolean {

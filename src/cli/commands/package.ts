@@ -20,7 +20,6 @@ import { collect } from "../option-values.ts";
 import { reportRemarks, requireOwn, writePlanned } from "../package-plan.ts";
 import type { PackageRunOptions } from "../package-run.ts";
 import type { RunCommand } from "../run-command.ts";
-import { escapeControls } from "../render/escape.ts";
 
 interface InitOptions {
   readonly from?: string;
@@ -98,8 +97,7 @@ async function init(context: CommandContext, dir: string, options: InitOptions):
     if (report.problems.length > 0) throw new ReportedError(exitCodes.failed);
     return;
   }
-  if (report.problems.length > 0)
-    context.note(escapeControls(`Wrote ${path}. To be mended before it can be installed:`));
+  if (report.problems.length > 0) context.note(`Wrote ${path}. To be mended before it can be installed:`);
   return reportRemarks(context, {
     ...report,
     about: `Wrote ${path}. Try it: svc package run ${shellWord(dir)}`,

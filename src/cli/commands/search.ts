@@ -4,8 +4,7 @@ import { notFound } from "../../errors.ts";
 import { AdvisedError, asSvcError, UsageError } from "../failure.ts";
 import type { CommandContext } from "../context.ts";
 import type { RunCommand } from "../run-command.ts";
-import { escapeControls } from "../render/escape.ts";
-import { renderFields, type Column } from "../render/table.ts";
+import type { Column } from "../render/table.ts";
 import { formatBytes } from "../render/units.ts";
 import { calls, type FoundPackages, type ListedPackage } from "../transport/calls.ts";
 
@@ -69,22 +68,17 @@ export async function showSource(context: CommandContext, spec: string): Promise
     throw new AdvisedError(notFound("package", id, message), message);
   }
   if (context.json) return context.printJson(card);
-  await context.print(
-    renderFields(
-      [
-        ["Package", card.spec],
-        ["Name", card.name],
-        ["Summary", card.summary || undefined],
-        ["Home page", card.homepage || undefined],
-        ["License", card.license || "not told"],
-        ["Runtime", card.runtime || "not told"],
-        ["Asks for", card.permissions.length === 0 ? "nothing beyond the usual" : card.permissions.join(" ")],
-        ["Size", card.size_bytes === undefined ? "not told" : `about ${formatBytes(card.size_bytes)}`],
-      ],
-      context.paint,
-    ),
-  );
-  context.note(escapeControls(`Install it: svc install ${card.spec}`));
+  await context.printFields([
+    ["Package", card.spec],
+    ["Name", card.name],
+    ["Summary", card.summary || undefined],
+    ["Home page", card.homepage || undefined],
+    ["License", card.license || "not told"],
+    ["Runtime", card.runtime || "not told"],
+    ["Asks for", card.permissions.length === 0 ? "nothing beyond the usual" : card.permissions.join(" ")],
+    ["Size", card.size_bytes === undefined ? "not told" : `about ${formatBytes(card.size_bytes)}`],
+  ]);
+  context.note(`Install it: svc install ${card.spec}`);
 }
 
 /** What `svc install` would take. @throws the error where no source has a package of this id */
@@ -99,17 +93,15 @@ async function onlyPackage(context: CommandContext, id: string, error: unknown):
 
 async function showPackages(context: CommandContext, answer: FoundPackages, none: string): Promise<void> {
   tellProblems(context, answer);
-  await context.printTable(columns, answer.packages, escapeControls(none));
+  await context.printTable(columns, answer.packages, none);
   const { length: shown } = answer.packages;
   if (answer.total > shown)
     context.note(`${shown} of ${answer.total} are shown: say more of what you look for`);
   const [first] = answer.packages;
   if (first === undefined || context.options.quiet === true) return;
-  context.note(
-    escapeControls(`More of one: svc source show ${first.spec}; to install it: svc install ${first.spec}`),
-  );
+  context.note(`More of one: svc source show ${first.spec}; to install it: svc install ${first.spec}`);
 }
 
 function tellProblems(context: CommandContext, { errors }: FoundPackages): void {
-  for (const { error } of errors) context.note(escapeControls(`warning: ${error}`));
+  for (const { error } of errors) context.note(`warning: ${error}`);
 }

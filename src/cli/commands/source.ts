@@ -7,7 +7,6 @@ import { examples } from "../examples.ts";
 import { reportRemarks, requireOwn } from "../package-plan.ts";
 import { UsageError } from "../failure.ts";
 import type { RunCommand } from "../run-command.ts";
-import { escapeControls } from "../render/escape.ts";
 import type { Column } from "../render/table.ts";
 import { calls, type Source } from "../transport/calls.ts";
 
@@ -77,18 +76,16 @@ async function add(context: CommandContext, name: string, url: string): Promise<
   const source = await context.call(calls.upsertSource, { name, url: absoluteIfPath(context, url) });
   const { name: added } = source;
   const said = `Added ${added}. Install from it: svc install ${added}/ID`;
-  if (context.json) await context.printJson(source);
-  else await context.print(`${escapeControls(said)}\n`);
+  await context.tell(source, said);
   // It may be there later; whoever has mistyped it hears of that now.
   const { errors } = await context.call(calls.searchPackages, { query: "", source: added, limit: 1 });
   for (const { error } of errors)
-    context.note(escapeControls(`warning: ${error}. Give it another URL: svc source add ${added} URL`));
+    context.note(`warning: ${error}. Give it another URL: svc source add ${added} URL`);
 }
 
 async function remove(context: CommandContext, name: string): Promise<void> {
   const answer = await context.call(calls.removeSource, { name });
-  if (context.json) return context.printJson(answer);
-  return context.print(`Removed ${escapeControls(answer.name)}\n`);
+  return context.tell(answer, `Removed ${answer.name}`);
 }
 
 async function check(context: CommandContext, dir: string): Promise<void> {

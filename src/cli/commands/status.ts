@@ -2,7 +2,7 @@
 import type { Command } from "commander";
 import type { CommandContext } from "../context.ts";
 import type { RunCommand } from "../run-command.ts";
-import { renderFields } from "../render/table.ts";
+import type { Field } from "../render/table.ts";
 import { formatAge } from "../render/units.ts";
 import { calls } from "../transport/calls.ts";
 import { watchable, watchOption } from "../watched.ts";
@@ -31,23 +31,18 @@ export async function showStatus(context: CommandContext): Promise<void> {
   const overdue = apps?.backups_overdue ?? 0;
   const outdated = apps?.outdated ?? 0;
   const summary = [`${apps?.total ?? 0} installed`, ...counters].join(", ");
-  return context.print(
-    renderFields(
-      [
-        ["Daemon", isDaemon ? `${svc} on ${status.hostname}` : `none; ${svc} in this process`],
-        ["Started", isDaemon ? formatAge(status.started_at, context.host.now()) : undefined],
-        ["Apps", summary, (apps?.failed ?? 0) > 0 ? "red" : undefined],
-        ["Backups", overdue > 0 ? `${overdue} overdue: svc ls` : undefined, "red"],
-        ["Updates", outdated > 0 ? `${outdated} outdated: svc outdated` : undefined],
-        ...status.alerts.map(({ name, message, since }): [string, string, "red"] => [
-          "Alert",
-          `${name}: ${message}, since ${formatAge(since, context.host.now())}`,
-          "red",
-        ]),
-        ["You", caller?.root === true ? `${user ?? ""}, sees all apps` : user],
-        ["Can", status.capabilities.join(", ")],
-      ],
-      context.paint,
-    ),
-  );
+  return context.printFields([
+    ["Daemon", isDaemon ? `${svc} on ${status.hostname}` : `none; ${svc} in this process`],
+    ["Started", isDaemon ? formatAge(status.started_at, context.host.now()) : undefined],
+    ["Apps", summary, (apps?.failed ?? 0) > 0 ? "red" : undefined],
+    ["Backups", overdue > 0 ? `${overdue} overdue: svc ls` : undefined, "red"],
+    ["Updates", outdated > 0 ? `${outdated} outdated: svc outdated` : undefined],
+    ...status.alerts.map(({ name, message, since }): Field => [
+      "Alert",
+      `${name}: ${message}, since ${formatAge(since, context.host.now())}`,
+      "red",
+    ]),
+    ["You", caller?.root === true ? `${user ?? ""}, sees all apps` : user],
+    ["Can", status.capabilities.join(", ")],
+  ]);
 }

@@ -4,7 +4,6 @@ import type { CommandContext } from "../context.ts";
 import { examples } from "../examples.ts";
 import { parseCount } from "../option-values.ts";
 import type { RunCommand } from "../run-command.ts";
-import { renderFields } from "../render/table.ts";
 import { formatDuration } from "../render/units.ts";
 import { calls } from "../transport/calls.ts";
 
@@ -67,18 +66,13 @@ async function showStatus(context: CommandContext): Promise<void> {
   const status = await context.call(calls.getTokenStatus, {});
   if (context.json) return context.printJson(status);
   const window = status.rotation_open ? `open for ${remaining(context, status.grace_until)}` : "none";
-  await context.print(
-    renderFields(
-      [
-        ["You", kinds[status.kind] ?? status.kind],
-        ["Primary token", `SHA-256 ${status.primary_digest}…`],
-        ["Access tokens", `${status.access_tokens} live`],
-        ["Sessions", `${status.sessions} open`],
-        ["Rotation", window, status.rotation_open ? "yellow" : undefined],
-      ],
-      context.paint,
-    ),
-  );
+  await context.printFields([
+    ["You", kinds[status.kind] ?? status.kind],
+    ["Primary token", `SHA-256 ${status.primary_digest}…`],
+    ["Access tokens", `${status.access_tokens} live`],
+    ["Sessions", `${status.sessions} open`],
+    ["Rotation", window, status.rotation_open ? "yellow" : undefined],
+  ]);
   if (status.rotation_open) context.note("End the replaced token now: svc token commit");
 }
 
@@ -94,8 +88,7 @@ async function issue(context: CommandContext, { ttl, label }: IssueOptions): Pro
 
 async function revoke(context: CommandContext): Promise<void> {
   const answer = await context.call(calls.revokeAccessTokens, {});
-  if (context.json) return context.printJson(answer);
-  return context.print(`Ended ${accessTokens(answer.revoked)}\n`);
+  return context.tell(answer, `Ended ${accessTokens(answer.revoked)}`);
 }
 
 async function rotate(context: CommandContext, { grace }: RotateOptions): Promise<void> {
@@ -114,10 +107,8 @@ async function rotate(context: CommandContext, { grace }: RotateOptions): Promis
 
 async function commit(context: CommandContext): Promise<void> {
   const answer = await context.call(calls.commitPrimaryTokenRotation, {});
-  if (context.json) return context.printJson(answer);
-  return context.print(
-    answer.committed ? "The replaced primary token has ended\n" : "There is no rotation to commit\n",
-  );
+  const said = answer.committed ? "The replaced primary token has ended" : "There is no rotation to commit";
+  return context.tell(answer, said);
 }
 
 function accessTokens(count: number): string {

@@ -1,7 +1,6 @@
 /** What stands before an app goes from one node to another. */
 import { SvcError } from "../../errors.ts";
 import type { CommandContext } from "../context.ts";
-import { escapeControls } from "../render/escape.ts";
 import { formatBytes } from "../render/units.ts";
 import { calls, type App } from "../transport/calls.ts";
 
@@ -56,8 +55,7 @@ export async function findApp(node: CommandContext, id: string): Promise<App | u
 
 /** @param what would become of it, and where */
 export function sayPlan(context: CommandContext, plan: TransferPlan, what: string): Promise<void> {
-  if (context.json) return context.printJson(plan);
   const size = `${formatBytes(plan.total_bytes)}, ${formatBytes(plan.available_bytes)} are free there`;
   const text = `${plan.id} ${what} (${size})${plan.exists ? " under another id" : ""}`;
-  return context.print(`${escapeControls(text)}\n`);
+  return context.tell(plan, text);
 }

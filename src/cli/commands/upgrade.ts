@@ -8,7 +8,6 @@ import { AdvisedError, asSvcError, UsageError } from "../failure.ts";
 import { followProgress } from "../follow-progress.ts";
 import type { RunCommand } from "../run-command.ts";
 import { stateText } from "../render/app-table.ts";
-import { escapeControls } from "../render/escape.ts";
 import type { App } from "../transport/calls.ts";
 import { listAllApps } from "./ls.ts";
 
@@ -93,5 +92,5 @@ function notePassedOver(context: CommandContext, app: App): void {
   const reason = app.state_reason === "" ? "" : `: ${app.state_reason}`;
   const state = `${stateText(app, context.host.now())}${reason}`;
   const words = `Passed over ${app.id}, which is ${state}; stop it first: svc app stop ${app.id}, or pass --restart`;
-  context.note(escapeControls(words));
+  context.note(words);
 }

@@ -48,6 +48,5 @@ async function open(context: CommandContext, { ttl, open: mayOpen }: WebOptions)
 
 async function end(context: CommandContext): Promise<void> {
   const { ended } = await context.call(calls.endSessions, {});
-  if (context.json) return context.printJson({ ended });
-  return context.print(`Ended ${ended === 1 ? "1 session" : `${ended} sessions`}\n`);
+  return context.tell({ ended }, `Ended ${ended === 1 ? "1 session" : `${ended} sessions`}`);
 }

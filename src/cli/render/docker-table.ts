@@ -10,7 +10,7 @@ import type {
   Volume,
 } from "../transport/calls.ts";
 import type { Color } from "./color.ts";
-import type { Column } from "./table.ts";
+import type { Column, Field } from "./table.ts";
 import { formatAge, formatBothWays, formatBytes, formatMeasured, formatPercent } from "./units.ts";
 
 /** As many digits as tell containers and images apart. */
@@ -162,9 +162,7 @@ export function controlLines(did: string, { controlled, skipped }: ControlResult
   ];
 }
 
-export function containerFields(
-  details: ContainerDetails,
-): [name: string, value: string | undefined, color?: Color | undefined][] {
+export function containerFields(details: ContainerDetails): Field[] {
   const { container, command, health, restarts, restartPolicy, mounts, networks, labels } = details;
   if (container === undefined) return [];
   return [
@@ -184,11 +182,11 @@ export function containerFields(
     ["Restarts", restarts === 0 ? undefined : String(restarts)],
     ["Policy", restartPolicy],
     ["Ports", container.ports.map(portText).join(", ")],
-    ...mounts.map(({ type, source, target, readOnly }): [string, string] => [
+    ...mounts.map(({ type, source, target, readOnly }): Field => [
       "Mount",
       `${target} from ${type} ${source}${readOnly ? " (read only)" : ""}`,
     ]),
     ["Networks", networks.join(", ")],
-    ...Object.entries(labels).map(([name, value]): [string, string] => ["Label", `${name}=${value}`]),
+    ...Object.entries(labels).map(([name, value]): Field => ["Label", `${name}=${value}`]),
   ];
 }

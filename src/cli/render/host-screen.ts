@@ -2,10 +2,8 @@
 import { diskPercent } from "../../lib/disk-share.ts";
 import type { HostMetrics } from "../transport/calls.ts";
 import type { Color, Paint } from "./color.ts";
-import { renderFields } from "./table.ts";
+import { renderFields, type Field } from "./table.ts";
 import { formatBytes, formatDuration, formatPercent } from "./units.ts";
-
-type Field = readonly [name: string, value: string, color?: Color | undefined];
 
 const bars = "▁▂▃▄▅▆▇█";
 /** From here on it is worth a look. */

@@ -129,11 +129,11 @@ function shrink<Row>(shown: readonly MeasuredColumn<Row>[], available: number): 
   }
 }
 
+/** Shown where it has a value. */
+export type Field = readonly [name: string, value: string | undefined, color?: Color | undefined];
+
 /** `name: value` lines with the values under each other; entries without a value are left out. Control characters are escaped. */
-export function renderFields(
-  fields: readonly (readonly [name: string, value: string | undefined, color?: Color | undefined])[],
-  paint: Paint,
-): string {
+export function renderFields(fields: readonly Field[], paint: Paint): string {
   const shown = fields
     .filter(([, value]) => value !== undefined && value !== "")
     .map(([name, value = "", color]) => ({ name: escapeCell(name), value: escapeCell(value), color }));

@@ -6,7 +6,6 @@ import { followProgress } from "../../follow-progress.ts";
 import { oneByOne } from "../../for-each.ts";
 import { collect, parseCount } from "../../option-values.ts";
 import type { RunCommand } from "../../run-command.ts";
-import { escapeControls } from "../../render/escape.ts";
 import { formatBytes } from "../../render/units.ts";
 
 interface CreateOptions {
@@ -70,14 +69,13 @@ async function create(
   const { results, warnings, ...answer } = messageToRest(CreateBackupResponseSchema, message);
   if (context.json) await context.printJsonLine({ ...answer, results, warnings });
   else {
-    for (const warning of warnings) context.note(`warning: ${escapeControls(warning)}`);
+    for (const warning of warnings) context.note(`warning: ${warning}`);
     for (const result of results) {
-      if (result.error !== "")
-        context.note(`svc: ${escapeControls(`${id} to ${result.storage}: ${result.error}`)}`);
+      if (result.error !== "") context.note(`svc: ${id} to ${result.storage}: ${result.error}`);
       else {
         const removed = result.removed.length === 0 ? "" : `, ${result.removed.length} older removed`;
         const text = `Backed up ${id} to ${result.storage}: ${result.name} (${formatBytes(result.size_bytes)}${removed})`;
-        await context.print(`${escapeControls(text)}\n`);
+        await context.printLine(text);
       }
     }
   }

@@ -83,12 +83,12 @@ async function list(context: CommandContext, appId: string, { storage = "" }: St
   const answer = await context.call(calls.listBackups, { app_id: appId, storage });
   if (context.json) return context.printJson(answer);
   for (const { storage: which, error } of answer.errors) {
-    context.note(`warning: ${escapeControls(`storage ${which}: ${error}`)}`);
+    context.note(`warning: storage ${which}: ${error}`);
   }
   const none =
     appId === ""
       ? "There are no backups. Make one: svc backup create ID"
-      : `There are no backups of ${escapeControls(appId)}. Make one: svc backup create ${escapeControls(appId)}`;
+      : `There are no backups of ${appId}. Make one: svc backup create ${appId}`;
   await context.printTable(columnsAt(context.host.now()), answer.backups, none);
   if (answer.next_page_token !== "") context.note("There are more; name an app or a storage.");
 }
@@ -135,10 +135,9 @@ async function remove(
 ): Promise<void> {
   const ref = await findArchive(context, id, name, options);
   await confirmRemoval(context, {
-    question: `Delete ${escapeControls(ref.name)} on ${escapeControls(ref.storage)}?`,
+    question: `Delete ${ref.name} on ${ref.storage}?`,
     loss: "deleting an archive cannot be undone",
   });
   const answer = await context.call(calls.deleteBackup, { app_id: id, storage: ref.storage, name: ref.name });
-  if (context.json) return context.printJson(answer);
-  return context.print(`Deleted ${escapeControls(answer.name)}\n`);
+  return context.tell(answer, `Deleted ${answer.name}`);
 }

@@ -5,7 +5,6 @@ import { followProgress, progressLine, receiveBytes, sendBytes } from "../../fol
 import { openLocalFile } from "../../local-file.ts";
 import type { RunCommand } from "../../run-command.ts";
 import { ByteOutput } from "../../render/byte-output.ts";
-import { escapeControls } from "../../render/escape.ts";
 import type { Column } from "../../render/table.ts";
 import { formatBytes } from "../../render/units.ts";
 import { calls, type BackupEntry } from "../../transport/calls.ts";
@@ -104,10 +103,9 @@ async function verify(
     VerifyBackupResponseSchema,
     await followProgress(context, `verify ${id}`, events, "result"),
   );
-  if (context.json) return context.printJson(answer);
   const how = answer.restored ? "whole, and was restored for a trial" : "whole";
   const text = `${answer.name} is ${how}: ${answer.entries} entries, ${formatBytes(answer.content_bytes)}`;
-  return context.print(`${escapeControls(text)}\n`);
+  return context.tell(answer, text);
 }
 
 const columns: readonly Column<BackupEntry>[] = [
@@ -193,8 +191,7 @@ async function upload(
     for await (const message of context.invoke(BackupService.method.uploadBackup, requests)) {
       const archive = messageToRest(BackupArchiveSchema, message);
       const text = `Uploaded ${archive.name} of ${archive.app_id} to ${storage}`;
-      if (context.json) await context.printJson(archive);
-      else await context.print(`${escapeControls(text)}\n`);
+      await context.tell(archive, text);
     }
   } finally {
     source.bytes.destroy();

@@ -6,7 +6,6 @@ import { AdvisedError, asSvcError } from "../../failure.ts";
 import { followProgress } from "../../follow-progress.ts";
 import type { RunCommand } from "../../run-command.ts";
 import { confirmRemoval } from "../../prompt.ts";
-import { escapeControls } from "../../render/escape.ts";
 import { formatBytes } from "../../render/units.ts";
 import { calls } from "../../transport/calls.ts";
 import {
@@ -63,7 +62,7 @@ async function restore(
   if (!asNew && !dryRun && (await isInstalled(context, id))) {
     const what = paths.length === 0 ? id : `${paths.join(", ")} of ${id}`;
     await confirmRemoval(context, {
-      question: `Replace ${escapeControls(what)} by ${escapeControls(ref.name)}?`,
+      question: `Replace ${what} by ${ref.name}?`,
       loss: "what the app has now is replaced",
     });
   }
@@ -75,12 +74,12 @@ async function restore(
   });
   const answer = messageToRest(RestoreBackupResponseSchema, result);
   if (context.json) return context.printJson(answer);
-  for (const warning of answer.warnings) context.note(`warning: ${escapeControls(warning)}`);
+  for (const warning of answer.warnings) context.note(`warning: ${warning}`);
   const amount = `${answer.entries} entries, ${formatBytes(answer.restored_bytes)}`;
   if (dryRun) return context.print(`It can be restored: ${amount}\n`);
   const next = answer.restarted ? "It was started again." : `Start it: svc app start ${answer.app_id}`;
   const what = paths.length === 0 ? answer.app_id : `${paths.join(", ")} of ${answer.app_id}`;
-  return context.print(`${escapeControls(`Restored ${what} (${amount}). ${next}`)}\n`);
+  return context.printLine(`Restored ${what} (${amount}). ${next}`);
 }
 
 /** An app that runs can also be stopped by the restore itself, which starts it again. */

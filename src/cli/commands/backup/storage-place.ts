@@ -11,7 +11,6 @@ import { collect, parseCount } from "../../option-values.ts";
 import type { RunCommand } from "../../run-command.ts";
 import { readInput } from "../../read-input.ts";
 import { readSecret } from "../../read-secret.ts";
-import { escapeControls } from "../../render/escape.ts";
 import { calls, type BackupStorage } from "../../transport/calls.ts";
 
 const secretQuestion = { what: "secret", prompt: "Secret key: ", option: "--secret-key-file" };
@@ -132,9 +131,7 @@ async function add(context: CommandContext, name: string, options: PlaceOptions)
   });
   if (context.json) return context.printJson(storage);
   noteMissing(context, storage);
-  return context.print(
-    `${escapeControls(`Added ${storage.name}. Try it: svc backup storage test ${storage.name}`)}\n`,
-  );
+  return context.printLine(`Added ${storage.name}. Try it: svc backup storage test ${storage.name}`);
 }
 
 async function edit(context: CommandContext, name: string, options: PlaceOptions): Promise<void> {
@@ -174,9 +171,7 @@ async function edit(context: CommandContext, name: string, options: PlaceOptions
   });
   if (context.json) return context.printJson(storage);
   if (dir !== undefined) noteMissing(context, storage);
-  return context.print(
-    `${escapeControls(`Changed ${storage.name}. Try it: svc backup storage test ${name}`)}\n`,
-  );
+  return context.printLine(`Changed ${storage.name}. Try it: svc backup storage test ${name}`);
 }
 
 /** Where it is and for whom it encrypts is not known. A daemon of before says nothing of it. */
@@ -193,7 +188,7 @@ async function storageCalled(context: CommandContext, name: string): Promise<Bac
 function noteMissing(context: CommandContext, { local }: BackupStorage): void {
   if (local === undefined || !readsFilesHere(context.host, context.options) || exists(local.dir)) return;
   const said = `warning: there is no ${local.dir} yet: the first backup makes it; where a disk belongs there, mount that first`;
-  context.note(escapeControls(said));
+  context.note(said);
 }
 
 function toldRecipients({ recipient }: PlaceOptions): readonly string[] | undefined {

@@ -3,7 +3,6 @@ import type { Command } from "commander";
 import type { CommandContext } from "../../context.ts";
 import { ReportedError } from "../../failure.ts";
 import type { RunCommand } from "../../run-command.ts";
-import { escapeControls } from "../../render/escape.ts";
 import type { Column } from "../../render/table.ts";
 import { calls, type BackupStorage, type StorageUse } from "../../transport/calls.ts";
 import { addPlaceCommands, isDamaged } from "./storage-place.ts";
@@ -96,18 +95,17 @@ async function list(context: CommandContext): Promise<void> {
 async function test(context: CommandContext, name: string): Promise<void> {
   const answer = await context.call(calls.testBackupStorage, { name });
   if (context.json) await context.printJson(answer);
-  else {
-    const lines = answer.checks.map((check) => `${check.name}: ${check.ok ? "works" : check.error}`);
-    await context.print(lines.map((line) => `${escapeControls(line)}\n`).join(""));
-  }
+  else
+    for (const { name: check, ok, error } of answer.checks)
+      await context.printLine(`${check}: ${ok ? "works" : error}`);
   if (answer.checks.some(({ ok }) => !ok)) throw new ReportedError(1);
 }
 
 async function remove(context: CommandContext, name: string): Promise<void> {
   const answer = await context.call(calls.removeBackupStorage, { name });
   if (context.json) return context.printJson(answer);
-  await context.print(`Forgot ${escapeControls(answer.name)}\n`);
-  for (const use of answer.used_by) context.note(escapeControls(useText(use, name)));
+  await context.printLine(`Forgot ${answer.name}`);
+  for (const use of answer.used_by) context.note(useText(use, name));
 }
 
 /** What to do about a policy or a job that fails from now on. */

@@ -5,7 +5,6 @@ import { UsageError } from "../../failure.ts";
 import { forEachName } from "../../for-each.ts";
 import type { RunCommand } from "../../run-command.ts";
 import { confirmRemoval } from "../../prompt.ts";
-import { escapeControls } from "../../render/escape.ts";
 import { controlLines } from "../../render/docker-table.ts";
 import { calls } from "../../transport/calls.ts";
 
@@ -65,7 +64,7 @@ async function control(
   if (action === "remove") {
     const what = project === undefined ? containers.join(", ") : `the stopped containers of ${project}`;
     await confirmRemoval(context, {
-      question: `Remove ${escapeControls(what)}?`,
+      question: `Remove ${what}?`,
       loss: "a removed container is gone with what it has written",
       look: async () => {
         for (const container of containers) await context.call(calls.inspectContainer, { container });
@@ -75,8 +74,8 @@ async function control(
   if (project !== undefined) {
     const result = await context.call(calls.controlContainer, { composeProject: project, action });
     if (context.json) return context.printJson(result);
-    const lines = controlLines(verb.did, result).map((line) => `${escapeControls(line)}\n`);
-    return context.print(lines.join(""));
+    for (const line of controlLines(verb.did, result)) await context.printLine(line);
+    return;
   }
   await forEachName(context, containers, {
     call: (container) => context.call(calls.controlContainer, { container, action }),

@@ -3,7 +3,6 @@ import type { Command } from "commander";
 import type { CommandContext } from "../../context.ts";
 import type { RunCommand } from "../../run-command.ts";
 import { containerFields } from "../../render/docker-table.ts";
-import { renderFields } from "../../render/table.ts";
 import { calls } from "../../transport/calls.ts";
 
 export function addInspectCommand(parent: Command, run: RunCommand): void {
@@ -17,5 +16,5 @@ export function addInspectCommand(parent: Command, run: RunCommand): void {
 async function inspect(context: CommandContext, container: string): Promise<void> {
   const details = await context.call(calls.inspectContainer, { container });
   if (context.json) return context.printJson(details);
-  return context.print(renderFields(containerFields(details), context.paint));
+  return context.printFields(containerFields(details));
 }

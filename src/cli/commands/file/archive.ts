@@ -5,7 +5,6 @@ import type { CommandContext } from "../../context.ts";
 import { UsageError } from "../../failure.ts";
 import { followProgress } from "../../follow-progress.ts";
 import type { RunCommand } from "../../run-command.ts";
-import { escapeControls } from "../../render/escape.ts";
 import { formatBytes } from "../../render/units.ts";
 import { adviceOnForce } from "./advice.ts";
 import { pathHelp, resolvePlace } from "./place.ts";
@@ -62,9 +61,7 @@ async function pack(
   const events = context.invoke(FileService.method.createArchiveStream, [request]);
   const entry = await followProgress(context, `pack ${archive}`, events, "result");
   if (context.json) return context.printJson(messageToRest(FileEntrySchema, entry));
-  return context.print(
-    `${escapeControls(`Packed ${entry.path} (${formatBytes(Number(entry.sizeBytes))})`)}\n`,
-  );
+  return context.printLine(`Packed ${entry.path} (${formatBytes(Number(entry.sizeBytes))})`);
 }
 
 async function unpack(
@@ -89,7 +86,7 @@ async function unpack(
   if (context.json) return context.printJson(messageToRest(ExtractArchiveResponseSchema, answer));
   const { entry, entries, extractedBytes } = answer;
   const what = `${entries} ${entries === 1n ? "entry" : "entries"}, ${formatBytes(Number(extractedBytes))}`;
-  return context.print(`${escapeControls(`Unpacked into ${entry?.path ?? ""} (${what})`)}\n`);
+  return context.printLine(`Unpacked into ${entry?.path ?? ""} (${what})`);
 }
 
 /** @throws UsageError for what is no whole number from 1 on */

@@ -7,7 +7,6 @@ import { ReportedError, UsageError } from "../../failure.ts";
 import { followProgress } from "../../follow-progress.ts";
 import type { RunCommand } from "../../run-command.ts";
 import { confirmRemoval } from "../../prompt.ts";
-import { escapeControls } from "../../render/escape.ts";
 import { formatBytes } from "../../render/units.ts";
 import { adviceOnForce } from "./advice.ts";
 import { pathHelp, resolvePlace, resolveTarget } from "./place.ts";
@@ -83,8 +82,7 @@ async function makeDirectory(
   const [{ FileEntrySchema, FileService }, { messageToRest }] = await load();
   const request = { path: await resolvePlace(context, place), parents, mode };
   for await (const entry of context.invoke(FileService.method.createDirectory, [request])) {
-    if (context.json) await context.printJson(messageToRest(FileEntrySchema, entry));
-    else await context.print(`${escapeControls(`Made ${entry.path}`)}\n`);
+    await context.tell(messageToRest(FileEntrySchema, entry), `Made ${entry.path}`);
   }
 }
 
@@ -98,8 +96,7 @@ async function move(
   const request = await relocation(context, from, to, options);
   const events = context.invoke(FileService.method.movePathStream, [request]);
   const entry = await followProgress(context, `move ${from}`, events, "result");
-  if (context.json) return context.printJson(messageToRest(FileEntrySchema, entry));
-  return context.print(`${escapeControls(`Moved to ${entry.path}`)}\n`);
+  return context.tell(messageToRest(FileEntrySchema, entry), `Moved to ${entry.path}`);
 }
 
 async function copy(
@@ -114,7 +111,7 @@ async function copy(
   const answer = await followProgress(context, `copy ${from}`, events, "result");
   if (context.json) return context.printJson(messageToRest(CopyPathResponseSchema, answer));
   const size = formatBytes(Number(answer.copiedBytes));
-  return context.print(`${escapeControls(`Copied to ${answer.entry?.path ?? ""} (${size})`)}\n`);
+  return context.printLine(`Copied to ${answer.entry?.path ?? ""} (${size})`);
 }
 
 async function relocation(
@@ -136,7 +133,7 @@ async function remove(context: CommandContext, places: readonly string[]): Promi
   const paths: string[] = [];
   for (const place of places) paths.push(await resolvePlace(context, place));
   await confirmRemoval(context, {
-    question: `Delete ${escapeControls(paths.join(", "))}?`,
+    question: `Delete ${paths.join(", ")}?`,
     loss: "what is deleted cannot be had back",
     look: async () => {
       for (const path of paths)
@@ -147,8 +144,8 @@ async function remove(context: CommandContext, places: readonly string[]): Promi
   const answer = await followProgress(context, "delete", events, "result");
   if (context.json) await context.printJson(messageToRest(DeletePathsResponseSchema, answer));
   else {
-    for (const path of answer.deleted) await context.print(`${escapeControls(`Deleted ${path}`)}\n`);
-    for (const { error } of answer.failed) context.note(`svc: ${escapeControls(error)}`);
+    for (const path of answer.deleted) await context.printLine(`Deleted ${path}`);
+    for (const { error } of answer.failed) context.note(`svc: ${error}`);
   }
   if (answer.failedCount > 0n) throw new ReportedError(1);
 }
@@ -165,7 +162,7 @@ async function setAttributes(
     if (context.json) await context.printJson(messageToRest(FileEntrySchema, entry));
     else {
       const text = `${entry.path}: ${entry.mode} ${entry.owner}:${entry.group}`;
-      await context.print(`${escapeControls(text)}\n`);
+      await context.printLine(text);
     }
   }
 }

@@ -10,7 +10,6 @@ import { progressLine, receiveBytes, sendBytes } from "../../follow-progress.ts"
 import { localError, openLocalFile } from "../../local-file.ts";
 import type { RunCommand } from "../../run-command.ts";
 import { ByteOutput } from "../../render/byte-output.ts";
-import { escapeControls } from "../../render/escape.ts";
 import { formatBytes } from "../../render/units.ts";
 import { adviceOnForce } from "./advice.ts";
 import { pathHelp, resolvePlace, resolveTarget } from "./place.ts";
@@ -77,8 +76,7 @@ async function get(context: CommandContext, place: string, file: string | undefi
   } catch (error) {
     throw localError(error, target);
   }
-  if (context.json) return context.printJson({ file: target, size_bytes: sizeBytes });
-  return context.print(`${escapeControls(`Wrote ${target} (${formatBytes(sizeBytes)})`)}\n`);
+  return context.tell({ file: target, size_bytes: sizeBytes }, `Wrote ${target} (${formatBytes(sizeBytes)})`);
 }
 
 async function put(
@@ -101,7 +99,7 @@ async function put(
         return;
       }
       const text = `Wrote ${entry.path} (${formatBytes(Number(entry.sizeBytes))})`;
-      await context.print(`${escapeControls(text)}\n`);
+      await context.printLine(text);
     }
   } catch (error) {
     throw localError(error, file);

@@ -5,7 +5,6 @@ import type { CommandContext } from "../../context.ts";
 import { ReportedError, UsageError } from "../../failure.ts";
 import type { RunCommand } from "../../run-command.ts";
 import { ByteOutput } from "../../render/byte-output.ts";
-import { escapeControls } from "../../render/escape.ts";
 import { formatBytes } from "../../render/units.ts";
 import { pathHelp, resolvePlace } from "./place.ts";
 
@@ -86,7 +85,7 @@ async function usage(
   for await (const { event } of context.invoke(FileService.method.getDiskUsage, [request])) {
     if (event.case !== "directory" && event.case !== "result") continue;
     if (context.json) await context.printJsonLine(messageToRest(DirectoryUsageSchema, event.value));
-    else await context.print(`${escapeControls(usageText(event.value))}\n`);
+    else await context.printLine(usageText(event.value));
     if (event.case === "result") noteFailed(context, event.value.failedCount);
   }
 }
@@ -105,7 +104,7 @@ async function search(context: CommandContext, place: string, wanted: Wanted): P
   for await (const { event } of context.invoke(FileService.method.searchFiles, [request])) {
     if (event.case === "match") {
       if (context.json) await context.printJsonLine(messageToRest(FileMatchSchema, event.value));
-      else await context.print(`${escapeControls(matchText(event.value))}\n`);
+      else await context.printLine(matchText(event.value));
     } else if (event.case === "result") {
       const { failedCount, truncated } = event.value;
       matches = event.value.matches;

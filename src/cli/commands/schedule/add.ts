@@ -4,7 +4,6 @@ import { SvcError } from "../../../errors.ts";
 import type { CommandContext } from "../../context.ts";
 import { warnIfManaged } from "../../managed.ts";
 import type { RunCommand } from "../../run-command.ts";
-import { escapeControls } from "../../render/escape.ts";
 import { nextRunSentence } from "../../render/schedule-table.ts";
 import { calls, type Schedule, type ScheduleRequest } from "../../transport/calls.ts";
 import { actionTypes, addJobFlags, bareAction, requireFlags, withFlags, type JobFlags } from "./job-flags.ts";
@@ -58,8 +57,7 @@ async function add(
   requireFlags(type, options);
   const wanted = withFlags({ trigger, enabled: options.disabled !== true }, bareAction(type), options);
   const job = await write(context, wanted, options);
-  if (context.json) return context.printJson(job);
-  return context.print(`${escapeControls(`Added ${job.id}. ${nextRunSentence(job, context.host.now())}`)}\n`);
+  return context.tell(job, `Added ${job.id}. ${nextRunSentence(job, context.host.now())}`);
 }
 
 /** @throws SvcError `already_exists` when the id is taken and `--replace` is not there */

@@ -2,7 +2,6 @@
 import type { Command } from "commander";
 import type { CommandContext } from "../../context.ts";
 import type { RunCommand } from "../../run-command.ts";
-import { escapeControls } from "../../render/escape.ts";
 import { calls } from "../../transport/calls.ts";
 import { jobRef, ownerOption, type OwnerOption } from "./owner-option.ts";
 
@@ -17,6 +16,5 @@ export function addCancelCommand(parent: Command, run: RunCommand): void {
 
 async function cancel(context: CommandContext, id: string, options: OwnerOption): Promise<void> {
   const run = await context.call(calls.cancelScheduleRun, jobRef(id, options));
-  if (context.json) return context.printJson(run);
-  return context.print(`${escapeControls(`Run ${run.id} of ${id} is ${run.status}`)}\n`);
+  return context.tell(run, `Run ${run.id} of ${id} is ${run.status}`);
 }

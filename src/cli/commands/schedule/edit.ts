@@ -5,7 +5,6 @@ import { UsageError } from "../../failure.ts";
 import { warnIfManaged } from "../../managed.ts";
 import type { RunCommand } from "../../run-command.ts";
 import { isInteractive } from "../../prompt.ts";
-import { escapeControls } from "../../render/escape.ts";
 import { nextRunSentence } from "../../render/schedule-table.ts";
 import { calls, type Schedule } from "../../transport/calls.ts";
 import { addJobFlags, bareAction, saysSomething, withFlags, type JobFlags } from "./job-flags.ts";
@@ -54,13 +53,10 @@ async function edit(context: CommandContext, id: string, options: EditOptions): 
   const edited = await editJob(context, requestOf(job, options), (wanted) =>
     context.call(calls.upsertSchedule, wanted),
   );
-  if (edited === undefined) context.note(`${escapeControls(id)} stays as it is.`);
+  if (edited === undefined) context.note(`${id} stays as it is.`);
   else await show(context, edited);
 }
 
 function show(context: CommandContext, job: Schedule): Promise<void> {
-  if (context.json) return context.printJson(job);
-  return context.print(
-    `${escapeControls(`Changed ${job.id}. ${nextRunSentence(job, context.host.now())}`)}\n`,
-  );
+  return context.tell(job, `Changed ${job.id}. ${nextRunSentence(job, context.host.now())}`);
 }

@@ -6,7 +6,6 @@ import { readCrontab, type CrontabEntry, type CrontabRemark } from "../../cronta
 import { asSvcError, UsageError } from "../../failure.ts";
 import type { RunCommand } from "../../run-command.ts";
 import { readInput } from "../../read-input.ts";
-import { escapeControls } from "../../render/escape.ts";
 import { renderTable } from "../../render/table.ts";
 import { calls, type Schedule, type ScheduleRequest } from "../../transport/calls.ts";
 import { bareAction } from "./job-flags.ts";
@@ -63,11 +62,11 @@ async function importCrontab(context: CommandContext, file: string, options: Imp
     throw new UsageError("pass either --system or --app: an app's jobs run as its owner");
   if (system && context.host.uid !== 0) throw new UsageError("--system makes root's jobs: run it with sudo");
   const crontab = readCrontab(await readInput(context.host, file), { withUsers: system, ownUser: "root" });
-  for (const { line, text } of crontab.notes) context.note(escapeControls(`line ${line}: ${text}`));
+  for (const { line, text } of crontab.notes) context.note(`line ${line}: ${text}`);
   const checked = await checkEntries(context, crontab.entries);
   const problems = [...crontab.problems, ...checked.problems].toSorted((a, b) => a.line - b.line);
   const jobs = await plan(context, checked.good, options);
-  for (const { line, text } of problems) context.note(escapeControls(`line ${line}: ${text}`));
+  for (const { line, text } of problems) context.note(`line ${line}: ${text}`);
   if (problems.length > 0 && options.skipBad !== true) {
     const count =
       problems.length === 1 ? "1 line cannot be a job" : `${problems.length} lines cannot be jobs`;
@@ -127,7 +126,7 @@ async function plan(
     const { line, trigger, timeZone, command, written, comment } = entry;
     const twin = stored.find((job) => isSameJob(job, entry, app));
     if (twin !== undefined) {
-      context.note(escapeControls(`line ${line}: is the job ${twin.id} already`));
+      context.note(`line ${line}: is the job ${twin.id} already`);
       continue;
     }
     const id = await freeId(`${prefix}${commandName(written)}`, (each) => taken.has(each));
@@ -166,7 +165,7 @@ async function write(
       if (job !== undefined) written.push(job);
     } catch (error) {
       const done = `${written.length} of ${planned.length} jobs were written; the same import goes on from there`;
-      context.note(escapeControls(`line ${each.entry.line}: ${done}`));
+      context.note(`line ${each.entry.line}: ${done}`);
       throw error;
     }
   }

@@ -4,7 +4,6 @@ import type { CommandContext } from "../../context.ts";
 import { UsageError } from "../../failure.ts";
 import { parseCount } from "../../option-values.ts";
 import type { RunCommand } from "../../run-command.ts";
-import { escapeControls } from "../../render/escape.ts";
 import { firingColumns, isEvent } from "../../render/schedule-table.ts";
 import { calls } from "../../transport/calls.ts";
 
@@ -44,9 +43,9 @@ async function preview(
     const when = isEvent(trigger)
       ? "fires whenever that happens, at no set time"
       : "does not fire within a year";
-    context.note(`"${escapeControls(trigger)}" ${when}.`);
+    context.note(`"${trigger}" ${when}.`);
     return;
   }
   await context.printTable(firingColumns(firings, context.host.now()), firings);
-  context.note(`The trigger is read in ${escapeControls(zone)}.`);
+  context.note(`The trigger is read in ${zone}.`);
 }

@@ -5,7 +5,6 @@ import { forEachName } from "../../for-each.ts";
 import { warnIfManaged } from "../../managed.ts";
 import type { RunCommand } from "../../run-command.ts";
 import { confirmRemoval } from "../../prompt.ts";
-import { escapeControls } from "../../render/escape.ts";
 import { calls } from "../../transport/calls.ts";
 import { adviceOnJobs } from "./advice.ts";
 import { getJob } from "./jobs.ts";
@@ -23,7 +22,7 @@ export function addRemoveCommand(parent: Command, run: RunCommand): void {
 
 async function remove(context: CommandContext, ids: readonly string[], owner: OwnerOption): Promise<void> {
   await confirmRemoval(context, {
-    question: `Remove ${escapeControls(ids.join(", "))} with all recorded runs?`,
+    question: `Remove ${ids.join(", ")} with all recorded runs?`,
     loss: "removing a job removes its runs, too",
     look: async () => {
       for (const id of ids) await getJob(context, id, owner);

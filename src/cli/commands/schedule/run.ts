@@ -7,7 +7,6 @@ import { exitCodes } from "../../exit-codes.ts";
 import { AdvisedError, asSvcError, ReportedError } from "../../failure.ts";
 import type { RunCommand } from "../../run-command.ts";
 import { ByteOutput, writeOutput } from "../../render/byte-output.ts";
-import { escapeControls, escapeLines } from "../../render/escape.ts";
 import { resultText, tookText } from "../../render/schedule-table.ts";
 import { calls, type ScheduleRun } from "../../transport/calls.ts";
 import { jobRef, ownerOption, type OwnerOption } from "./owner-option.ts";
@@ -46,12 +45,11 @@ async function startRun(context: CommandContext, id: string, options: OwnerOptio
     throw new SvcError("unavailable", message);
   }
   const answer = await context.call(calls.runSchedule, jobRef(id, options));
-  if (context.json) return context.printJson(answer);
   const { started, run } = answer;
   const text = started
     ? `Started run ${run?.id ?? ""} of ${id}`
     : `Run ${run?.id ?? ""} of ${id} goes already`;
-  return context.print(`${escapeControls(`${text}. Follow it: svc schedule run ${id}`)}\n`);
+  return context.tell(answer, `${text}. Follow it: svc schedule run ${id}`);
 }
 
 /** @throws ReportedError with the exit code of a run that did not succeed */
@@ -99,7 +97,7 @@ async function followRun(context: CommandContext, id: string, options: OwnerOpti
 }
 
 function noteOther(context: CommandContext, runId: string): void {
-  context.note(`Run ${escapeControls(runId)} goes already: waiting for its end and its output.`);
+  context.note(`Run ${runId} goes already: waiting for its end and its output.`);
 }
 
 function noteLeft(
@@ -107,18 +105,15 @@ function noteLeft(
   id: string,
   { run, started }: { run: ScheduleRunMessage; started: boolean },
 ): void {
-  const job = escapeControls(id);
   context.note(
-    started
-      ? `Canceled run ${escapeControls(run.id)} of ${job}.`
-      : `Run ${escapeControls(run.id)} goes on. End it: svc schedule cancel ${job}`,
+    started ? `Canceled run ${run.id} of ${id}.` : `Run ${run.id} goes on. End it: svc schedule cancel ${id}`,
   );
 }
 
 function noteEnd(context: CommandContext, run: ScheduleRun): void {
   const parts = [resultText(run), `took ${tookText(run, context.host.now())}`].filter((part) => part !== "");
-  if (run.error !== "") context.note(escapeLines(run.error.trimEnd()));
-  context.note(escapeControls(`Run ${run.id} ${endWords[run.status] ?? run.status}: ${parts.join(", ")}`));
+  if (run.error !== "") context.noteLines(run.error.trimEnd());
+  context.note(`Run ${run.id} ${endWords[run.status] ?? run.status}: ${parts.join(", ")}`);
 }
 
 const endWords: Readonly<Record<string, string>> = {

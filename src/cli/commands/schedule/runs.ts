@@ -5,7 +5,7 @@ import type { CommandContext } from "../../context.ts";
 import { UsageError } from "../../failure.ts";
 import type { RunCommand } from "../../run-command.ts";
 import { writeOutput } from "../../render/byte-output.ts";
-import { escapeCell, escapeControls, escapeLines } from "../../render/escape.ts";
+import { escapeCell } from "../../render/escape.ts";
 import { parseCount } from "../../option-values.ts";
 import { inLocalTime, inUtc, relativeTo } from "../../render/instant.ts";
 import { resultText, runColor, runColumns, tookText, waitText } from "../../render/schedule-table.ts";
@@ -70,9 +70,9 @@ async function showRuns(
   if (context.json) return context.printJson(answer);
   const nowMs = context.host.now();
   const columns = runColumns(answer.runs, nowMs, utc === true ? inUtc : relativeTo(nowMs));
-  const none = escapeControls(`${id} has not run yet. Run it: svc schedule run ${id}`);
+  const none = `${id} has not run yet. Run it: svc schedule run ${id}`;
   const wait = waitText(answer.waiting, utc === true ? inUtc : relativeTo(nowMs));
-  if (wait !== "") context.note(escapeControls(`Waiting: ${wait}.`));
+  if (wait !== "") context.note(`Waiting: ${wait}.`);
   return context.printTable(columns, answer.runs, none);
 }
 
@@ -119,7 +119,7 @@ async function printOutput(
   if (context.json) return context.printJson(run);
   await writeOutput(context.host.stdout, run.output);
   if (run.truncated) context.note(`Run ${run.id} printed more: these are the head and the tail of it.`);
-  if (run.error !== "") context.note(escapeLines(run.error.trimEnd()));
+  if (run.error !== "") context.noteLines(run.error.trimEnd());
 }
 
 async function followRuns(

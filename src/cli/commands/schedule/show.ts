@@ -13,7 +13,6 @@ import {
   tookText,
   triggerText,
 } from "../../render/schedule-table.ts";
-import { renderFields } from "../../render/table.ts";
 import { formatDuration } from "../../render/units.ts";
 import type { Schedule } from "../../transport/calls.ts";
 import { getJob } from "./jobs.ts";
@@ -41,34 +40,27 @@ async function show(context: CommandContext, id: string, options: ShowOptions): 
   const relative = relativeTo(nowMs);
   const format: InstantFormat = (instantMs) => `${clock(instantMs)} (${relative(instantMs)})`;
   const { action, last_run: last } = job;
-  return context.print(
-    renderFields(
-      [
-        ["ID", job.id],
-        ["Trigger", triggerText(job)],
-        ["Action", actionText(action)],
-        ...Object.entries(action?.headers ?? {}).map(
-          ([name, value]) => ["Header", `${name}: ${value}`] as const,
-        ),
-        ["Body", action?.body],
-        ["Keep", archivesText(job)],
-        ["Left", action?.keep_children === true ? "what the command leaves behind is left to run" : ""],
-        ["Next run", nextRunText(job, format)],
-        ["Waiting", waitText(job.waiting, format)],
-        ["Last run", lastRun(job, nowMs, format), runColor(last?.status)],
-        ["Error", last?.error.trim()],
-        ["Skipped", skippedText(job, format)],
-        ["Timeout", secsText(job.timeout)],
-        ["Jitter", job.jitter_secs > 0 ? secsText(job.jitter_secs) : ""],
-        ["Retries", job.retries > 0 ? String(job.retries) : ""],
-        ["Catch up", job.catch_up === "latest" ? "the latest missed firing" : ""],
-        ["Owner", jobOwnerText(job)],
-        ["Managed by", job.managed_by ?? "", "cyan"],
-        ["Comment", job.comment],
-      ],
-      context.paint,
-    ),
-  );
+  return context.printFields([
+    ["ID", job.id],
+    ["Trigger", triggerText(job)],
+    ["Action", actionText(action)],
+    ...Object.entries(action?.headers ?? {}).map(([name, value]) => ["Header", `${name}: ${value}`] as const),
+    ["Body", action?.body],
+    ["Keep", archivesText(job)],
+    ["Left", action?.keep_children === true ? "what the command leaves behind is left to run" : ""],
+    ["Next run", nextRunText(job, format)],
+    ["Waiting", waitText(job.waiting, format)],
+    ["Last run", lastRun(job, nowMs, format), runColor(last?.status)],
+    ["Error", last?.error.trim()],
+    ["Skipped", skippedText(job, format)],
+    ["Timeout", secsText(job.timeout)],
+    ["Jitter", job.jitter_secs > 0 ? secsText(job.jitter_secs) : ""],
+    ["Retries", job.retries > 0 ? String(job.retries) : ""],
+    ["Catch up", job.catch_up === "latest" ? "the latest missed firing" : ""],
+    ["Owner", jobOwnerText(job)],
+    ["Managed by", job.managed_by ?? "", "cyan"],
+    ["Comment", job.comment],
+  ]);
 }
 
 function secsText(secs: number | undefined): string {

@@ -1,7 +1,6 @@
 /** Jobs that are written while others write theirs: nothing is written over that was not seen. */
 import type { CommandContext } from "../../context.ts";
 import { asSvcError } from "../../failure.ts";
-import { escapeControls } from "../../render/escape.ts";
 import { calls, type Schedule, type ScheduleRequest } from "../../transport/calls.ts";
 import { idsLike } from "./job-names.ts";
 import { warnIfManaged } from "../../managed.ts";
@@ -62,7 +61,7 @@ export async function changeJob(
     if (losses === 0) warnIfManaged(context, job);
     try {
       const changed = await context.call(calls.upsertSchedule, change(requestOf(job, owner), job));
-      for (const warning of changed.warnings) context.note(`warning: ${escapeControls(warning)}`);
+      for (const warning of changed.warnings) context.note(`warning: ${warning}`);
       return changed;
     } catch (error) {
       losses += 1;
