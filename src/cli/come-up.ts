@@ -24,10 +24,10 @@ export async function comeUp(
   { wait = true }: ComeUpOptions,
 ): Promise<App> {
   if (!wait || app.health === "none" || app.health === "healthy") return app;
-  const { AppSchema, AppService } = await import("../../gen/svc/v1/app_pb.ts");
-  const { messageToRest } = await import("./transport/rest-json.ts");
+  const { AppService } = await import("../../gen/svc/v1/app_pb.ts");
   const { follow } = await import("./follow.ts");
   // Whoever reads its output may have left: how it comes up is told by the exit code, too.
-  const events = follow(context, AppService.method.awaitAppStream, () => ({ id: app.id }));
-  return messageToRest(AppSchema, await followProgress(context, `start ${app.id}`, events, "app"));
+  const [method, request] = [AppService.method.awaitAppStream, { id: app.id }];
+  const events = follow(context, method, () => request);
+  return followProgress(context, `start ${app.id}`, method, request, events);
 }

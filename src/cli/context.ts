@@ -15,6 +15,7 @@ import { columnsOf } from "./render/width.ts";
 import { connect } from "./routing.ts";
 import type { UnaryCall } from "./transport/calls.ts";
 import type { CallOptions, Client, Method, Requests } from "./transport/client.ts";
+import type { RestShape } from "./transport/rest-shape.ts";
 
 /** The options that every command takes. */
 export interface GlobalOptions {
@@ -158,6 +159,16 @@ export class CommandContext implements AsyncDisposable {
     const options = this.#callOptions;
     const signals = [signal, options.signal].filter((each) => each !== undefined);
     yield* (await this.client()).invoke(method, requests, { ...options, signal: AbortSignal.any(signals) });
+  }
+
+  /** As {@link invoke}, for a method that gives one answer: as REST has it, beyond what {@link call} can ask for. */
+  async invokeOnce<I extends DescMessage, O extends DescMessage>(
+    method: Method<I, O>,
+    requests: Requests<I>,
+  ): Promise<RestShape<MessageShape<O>>> {
+    const { messageToRest } = await import("./transport/rest-json.ts");
+    for await (const message of this.invoke(method, requests)) return messageToRest(method.output, message);
+    throw new SvcError("internal", `${method.name}: the daemon gave no result`);
   }
 
   /**

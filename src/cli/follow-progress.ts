@@ -1,20 +1,23 @@
 /** The progress of long work: of streams that report it and end with a result, and of bytes that go through this process. */
+import type { DescMessage, MessageInitShape, MessageShape } from "@bufbuild/protobuf";
 import type { Progress } from "../../gen/svc/v1/app_pb.ts";
 import { SvcError } from "../errors.ts";
 import type { CommandContext } from "./context.ts";
 import type { LocalFile } from "./local-file.ts";
 import { ProgressLine } from "./render/progress.ts";
+import type { Method } from "./transport/client.ts";
+import type { RestShape } from "./transport/rest-shape.ts";
 
 /** An event of such a stream: progress, or under another name the result. */
 interface ProgressEvent {
-  readonly event: { readonly case: string; readonly value: unknown } | { readonly case: undefined };
+  readonly event: { readonly case?: string; readonly value?: unknown };
 }
 
-/** The type of the value that a case of the event's oneof carries. */
-type ValueOf<Event extends ProgressEvent, Case extends string> = Extract<
-  Event["event"],
-  { readonly case: Case; readonly value: unknown }
->["value"];
+type ResultOf<Message> = Message extends { readonly event: infer Event }
+  ? Exclude<Event, { readonly case: "progress" | undefined }> extends { readonly value: infer Result }
+    ? RestShape<Result>
+    : never
+  : never;
 
 /** For people who wait: a script that reads JSON sees nothing of it. */
 export function progressLine({ host, json }: CommandContext, label: string): ProgressLine {
@@ -22,32 +25,34 @@ export function progressLine({ host, json }: CommandContext, label: string): Pro
 }
 
 /**
- * Shows the progress on stderr and answers with the result.
- * @param resultCase name of the event that carries the result
+ * Shows the progress on stderr, and answers with the result as REST has it.
+ * @param events what the method answers. Default: to a call with the request
  */
-export async function followProgress<Event extends ProgressEvent, Case extends string>(
+export async function followProgress<I extends DescMessage, O extends DescMessage>(
   context: CommandContext,
   label: string,
-  events: AsyncIterable<Event>,
-  resultCase: Case,
-): Promise<ValueOf<Event, Case>> {
+  method: Method<I, O>,
+  request: MessageInitShape<I>,
+  events: AsyncIterable<MessageShape<O>> = context.invoke(method, [request]),
+): Promise<ResultOf<MessageShape<O>>> {
   using line = progressLine(context, label);
-  let result: ValueOf<Event, Case> | undefined;
-  for await (const { event } of events) {
-    if (event.case === resultCase) {
-      result = event.value;
-    } else if (event.case === "progress") {
-      const { step, message, doneBytes, totalBytes } = event.value as Progress;
+  let last: MessageShape<O> | undefined;
+  for await (const message of events) {
+    const { event } = message as unknown as ProgressEvent;
+    if (event.case === "progress") {
+      const { step, message: said, doneBytes, totalBytes } = event.value as Progress;
       line.update({
         step,
-        message,
+        message: said,
         doneBytes: doneBytes === undefined ? undefined : Number(doneBytes),
         totalBytes: totalBytes === undefined ? undefined : Number(totalBytes),
       });
-    }
+    } else if (event.case !== undefined) last = message;
   }
-  if (result === undefined) throw new SvcError("internal", `${label}: the daemon gave no result`);
-  return result;
+  if (last === undefined) throw new SvcError("internal", `${label}: the daemon gave no result`);
+  const { messageToRest } = await import("./transport/rest-json.ts");
+  const [result] = Object.values(messageToRest(method.output, last) as Readonly<Record<string, unknown>>);
+  return result as ResultOf<MessageShape<O>>;
 }
 
 /** A piece of something long, as the daemon sends it; the first says how long it is. */

@@ -31,17 +31,15 @@ async function clone(
   id: string,
   { name = "", shareVolumes = false }: CloneOptions,
 ): Promise<void> {
-  const { AppService, CloneAppResponseSchema } = await import("../../../gen/svc/v1/app_pb.ts");
-  const { messageToRest } = await import("../transport/rest-json.ts");
+  const { AppService } = await import("../../../gen/svc/v1/app_pb.ts");
   const attempt = (share: boolean) => {
-    const events = context.invoke(AppService.method.cloneAppStream, [{ id, name, shareVolumes: share }]);
-    return followProgress(context, `clone ${id}`, events, "result");
+    const request = { id, name, shareVolumes: share };
+    return followProgress(context, `clone ${id}`, AppService.method.cloneAppStream, request);
   };
-  const result = await attempt(shareVolumes).catch(async (thrown: unknown) => {
+  const copy = await attempt(shareVolumes).catch(async (thrown: unknown) => {
     await askToShare(context, thrown);
     return attempt(true);
   });
-  const copy = messageToRest(CloneAppResponseSchema, result);
   if (context.json) return context.printJson(copy);
   if (copy.source_running) {
     context.note(`${id} was running: its files were copied as they were at that moment.`);

@@ -25,40 +25,36 @@ export function addImageCommands(parent: Command, run: RunCommand): void {
 const freshnessColors: Readonly<Record<string, Color>> = { current: "green", outdated: "yellow" };
 
 async function show(context: CommandContext, id: string, checkRemote: boolean): Promise<void> {
-  const { AppImageSchema, AppService } = await import("../../../gen/svc/v1/app_pb.ts");
-  const { messageToRest } = await import("../transport/rest-json.ts");
-  const answers = context.invoke(AppService.method.getAppImage, [{ id, checkRemote }]);
-  for await (const answer of answers) {
-    const image = messageToRest(AppImageSchema, answer);
-    if (context.json) return context.printJson(image);
-    if (image.services.length > 0) return printServices(context, image.services);
-    if (image.reference === undefined) {
-      context.note(`${id} runs as a process: it has no image.`);
-      return;
-    }
-    const { freshness = "", freshness_reason: reason = "" } = image;
-    return context.printFields([
-      ["Image", image.reference],
-      ["Version", image.version],
-      ["Local digest", image.local_digest],
-      ["Remote digest", image.remote_digest],
-      ["Freshness", reason === "" ? freshness : `${freshness}: ${reason}`, freshnessColors[freshness]],
-    ]);
+  const { AppService } = await import("../../../gen/svc/v1/app_pb.ts");
+  const image = await context.invokeOnce(AppService.method.getAppImage, [{ id, checkRemote }]);
+  if (context.json) return context.printJson(image);
+  if (image.services.length > 0) return printServices(context, image.services);
+  if (image.reference === undefined) {
+    context.note(`${id} runs as a process: it has no image.`);
+    return;
   }
+  return context.printFields([
+    ["Image", image.reference],
+    ["Version", image.version],
+    ["Local digest", image.local_digest],
+    ["Remote digest", image.remote_digest],
+    ["Freshness", freshnessText(image), freshnessColors[image.freshness ?? ""]],
+  ]);
 }
 
-type ServiceImages = RestShape<AppImage>["services"];
+type Image = RestShape<AppImage>;
+type ServiceImages = Image["services"];
+
+function freshnessText({ freshness = "", freshness_reason: reason = "" }: Partial<Image>): string {
+  return reason === "" ? freshness : `${freshness}: ${reason}`;
+}
 
 function printServices(context: CommandContext, services: ServiceImages): Promise<void> {
-  const freshnessOf = ({ image }: ServiceImages[number]): string => {
-    const { freshness = "", freshness_reason: reason = "" } = image ?? {};
-    return reason === "" ? freshness : `${freshness}: ${reason}`;
-  };
   const freshness: Column<ServiceImages[number]> = {
     title: "FRESHNESS",
-    value: freshnessOf,
+    value: ({ image = {} }) => freshnessText(image),
     color: ({ image }) => freshnessColors[image?.freshness ?? ""],
-    isHidden: services.every((row) => freshnessOf(row) === ""),
+    isHidden: services.every(({ image = {} }) => freshnessText(image) === ""),
   };
   return context.printTable(
     [
@@ -72,15 +68,9 @@ function printServices(context: CommandContext, services: ServiceImages): Promis
 }
 
 async function repull(context: CommandContext, ids: readonly string[]): Promise<void> {
-  const { AppService, RepullAppResponseSchema } = await import("../../../gen/svc/v1/app_pb.ts");
-  const { messageToRest } = await import("../transport/rest-json.ts");
+  const { AppService } = await import("../../../gen/svc/v1/app_pb.ts");
   await forEachName(context, ids, {
-    call: async (id) => {
-      for await (const answer of context.invoke(AppService.method.repullApp, [{ id }])) {
-        return messageToRest(RepullAppResponseSchema, answer);
-      }
-      throw new Error(`RepullApp of ${id} gave no answer`);
-    },
+    call: (id) => context.invokeOnce(AppService.method.repullApp, [{ id }]),
     text: ({ id, changed, restarted, services }) => {
       for (const { service, reference, reason } of services) {
         if (reason !== "") context.note(`${id}: ${service} stays at ${reference}: ${reason}.`);

@@ -48,8 +48,8 @@ export async function transfer(
     ...(isBase && { marks: true }),
     ...(since !== undefined && { since: since.name }),
   };
-  const events = from.invoke(BackupService.method.createBackupStream, [request]);
-  const { results, warnings } = await followProgress(from, `read ${id}`, events, "result");
+  const { createBackupStream, restoreBackup, restoreBackupStream } = BackupService.method;
+  const { results, warnings } = await followProgress(from, `read ${id}`, createBackupStream, request);
   const [made] = results;
   if (made === undefined || made.error !== "") {
     throw new SvcError("not_possible", `${id} could not be read: ${made?.error ?? "there is no archive"}`);
@@ -61,18 +61,13 @@ export async function transfer(
     try {
       const plan = { ...there, asNew, stopApp: false, identity };
       // What cannot be restored shows before anything is put in place.
-      for await (const _ of to.invoke(BackupService.method.restoreBackup, [{ ...plan, dryRun: true }]));
-      const restored = await followProgress(
-        to,
-        `restore ${id}`,
-        to.invoke(BackupService.method.restoreBackupStream, [plan]),
-        "result",
-      );
+      await to.invokeOnce(restoreBackup, [{ ...plan, dryRun: true }]);
+      const restored = await followProgress(to, `restore ${id}`, restoreBackupStream, plan);
       stays = isBase;
       return {
         ...(isBase && { archive: here }),
-        id: restored.appId,
-        bytes: Number(restored.restoredBytes),
+        id: restored.app_id,
+        bytes: restored.restored_bytes,
         warnings: [...warnings, ...restored.warnings],
       };
     } finally {
@@ -101,10 +96,8 @@ async function send(
   const { BackupService } = await import("../../../gen/svc/v1/backup_pb.ts");
   using line = progressLine(from, `send ${id}`);
   const pieces = receiveBytes(line, from.invoke(BackupService.method.downloadBackup, [archive]));
-  for await (const answer of to.invoke(BackupService.method.uploadBackup, requests(pieces, identity))) {
-    return { appId: answer.appId, storage: answer.storage, name: answer.name };
-  }
-  throw new SvcError("internal", `send ${id}: the daemon gave no result`);
+  const sent = await to.invokeOnce(BackupService.method.uploadBackup, requests(pieces, identity));
+  return { appId: sent.app_id, storage: sent.storage, name: sent.name };
 }
 
 async function* requests(bytes: AsyncIterable<Uint8Array>, identity: string) {

@@ -165,11 +165,9 @@ export async function installAsking(context: CommandContext, request: InstallReq
 }
 
 async function installOnce(context: CommandContext, request: InstallRequest): Promise<App> {
-  const { AppSchema, AppService } = await import("../../../gen/svc/v1/app_pb.ts");
-  const events = context.invoke(AppService.method.installAppStream, [request]);
-  const app = await followProgress(context, `install ${request.spec ?? ""}`, events, "app");
-  const { messageToRest } = await import("../transport/rest-json.ts");
-  return messageToRest(AppSchema, app);
+  const { AppService } = await import("../../../gen/svc/v1/app_pb.ts");
+  const label = `install ${request.spec ?? ""}`;
+  return followProgress(context, label, AppService.method.installAppStream, request);
 }
 
 /** @returns the spec of the chosen package @throws the error with the candidates in words when nobody can be asked */

@@ -53,23 +53,20 @@ async function upgrade(
     throw new UsageError("--version goes with one app, not with --all");
   const stopApp = options.restart === true;
   const apps = new Map(all ? (await listAllApps(context)).map((app) => [app.id, app]) : []);
-  const { AppService, UpgradeAppResponseSchema } = await import("../../../gen/svc/v1/app_pb.ts");
-  const { messageToRest } = await import("../transport/rest-json.ts");
+  const { AppService } = await import("../../../gen/svc/v1/app_pb.ts");
   await forEachName(context, all ? [...apps.keys()] : named, {
-    call: async (id) => {
+    call: (id) => {
       const version = options.version ?? "";
-      const result = await acceptingLicenses(context, id, acceptedBy(options), (accepted) => {
+      return acceptingLicenses(context, id, acceptedBy(options), (accepted) => {
         const { backup } = options;
         const request = { id, version, stopApp, ...accepted, ...(backup !== undefined && { backup }) };
-        const events = context.invoke(AppService.method.upgradeAppStream, [request]);
-        return followProgress(context, `upgrade ${id}`, events, "result");
+        return followProgress(context, `upgrade ${id}`, AppService.method.upgradeAppStream, request);
       }).catch((error: unknown) => {
         const app = apps.get(id);
         if (asSvcError(error)?.reason !== "app_running" || app === undefined) throw withRestart(error, id);
         notePassedOver(context, app);
         return undefined;
       });
-      return result && messageToRest(UpgradeAppResponseSchema, result);
     },
     text: ({ id, up_to_date: upToDate, from, to, restarted }) => {
       if (upToDate) return `${id} is up to date at ${to}`;

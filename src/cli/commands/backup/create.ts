@@ -61,13 +61,12 @@ async function create(
   id: string,
   { storage = [], mode = "", ...retention }: CreateOptions,
 ): Promise<void> {
-  const { BackupService, CreateBackupResponseSchema } = await import("../../../../gen/svc/v1/backup_pb.ts");
-  const { messageToRest } = await import("../../transport/rest-json.ts");
+  const { BackupService } = await import("../../../../gen/svc/v1/backup_pb.ts");
   const request = { ...retention, appId: id, storages: [...storage], mode };
-  const events = context.invoke(BackupService.method.createBackupStream, [request]);
-  const message = await followProgress(context, `backup ${id}`, events, "result");
-  const { results, warnings, ...answer } = messageToRest(CreateBackupResponseSchema, message);
-  if (context.json) await context.printJsonLine({ ...answer, results, warnings });
+  const { createBackupStream } = BackupService.method;
+  const answer = await followProgress(context, `backup ${id}`, createBackupStream, request);
+  const { results, warnings, ...others } = answer;
+  if (context.json) await context.printJsonLine({ ...others, results, warnings });
   else {
     for (const warning of warnings) context.note(`warning: ${warning}`);
     for (const result of results) {

@@ -93,16 +93,11 @@ async function verify(
   options: OpeningOptions & { deep?: boolean },
 ): Promise<void> {
   const identity = await readIdentity(context, options);
-  const { BackupService, VerifyBackupResponseSchema } = await import("../../../../gen/svc/v1/backup_pb.ts");
-  const { messageToRest } = await import("../../transport/rest-json.ts");
+  const { BackupService } = await import("../../../../gen/svc/v1/backup_pb.ts");
   const ref = await findArchive(context, id, name, options);
-  const events = context.invoke(BackupService.method.verifyBackupStream, [
-    { ...ref, deep: options.deep ?? false, identity },
-  ]);
-  const answer = messageToRest(
-    VerifyBackupResponseSchema,
-    await followProgress(context, `verify ${id}`, events, "result"),
-  );
+  const request = { ...ref, deep: options.deep ?? false, identity };
+  const { verifyBackupStream } = BackupService.method;
+  const answer = await followProgress(context, `verify ${id}`, verifyBackupStream, request);
   const how = answer.restored ? "whole, and was restored for a trial" : "whole";
   const text = `${answer.name} is ${how}: ${answer.entries} entries, ${formatBytes(answer.content_bytes)}`;
   return context.tell(answer, text);
@@ -182,17 +177,13 @@ async function upload(
   { storage = "local", ...options }: OpeningOptions,
 ): Promise<void> {
   const identity = await readIdentity(context, options);
-  const { BackupArchiveSchema, BackupService } = await import("../../../../gen/svc/v1/backup_pb.ts");
-  const { messageToRest } = await import("../../transport/rest-json.ts");
+  const { BackupService } = await import("../../../../gen/svc/v1/backup_pb.ts");
   using line = progressLine(context, `upload to ${storage}`);
   const source = await openLocalFile(context.host, file);
   try {
     const requests = uploadRequests({ storage, identity }, sendBytes(line, source));
-    for await (const message of context.invoke(BackupService.method.uploadBackup, requests)) {
-      const archive = messageToRest(BackupArchiveSchema, message);
-      const text = `Uploaded ${archive.name} of ${archive.app_id} to ${storage}`;
-      await context.tell(archive, text);
-    }
+    const archive = await context.invokeOnce(BackupService.method.uploadBackup, requests);
+    await context.tell(archive, `Uploaded ${archive.name} of ${archive.app_id} to ${storage}`);
   } finally {
     source.bytes.destroy();
   }

@@ -54,8 +54,7 @@ async function restore(
   name: string,
   options: RestoreOptions,
 ): Promise<void> {
-  const { BackupService, RestoreBackupResponseSchema } = await import("../../../../gen/svc/v1/backup_pb.ts");
-  const { messageToRest } = await import("../../transport/rest-json.ts");
+  const { BackupService } = await import("../../../../gen/svc/v1/backup_pb.ts");
   const { stop = false, asNew = false, name: newName = "", paths = [], dryRun = false } = options;
   const identity = await readIdentity(context, options);
   const ref = await findArchive(context, id, name, options);
@@ -68,11 +67,11 @@ async function restore(
   }
   // What changes nothing stops nothing.
   const request = { ...ref, stopApp: stop || dryRun, asNew, newName, paths: [...paths], dryRun, identity };
-  const events = context.invoke(BackupService.method.restoreBackupStream, [request]);
-  const result = await followProgress(context, `restore ${id}`, events, "result").catch((error: unknown) => {
+  const { restoreBackupStream } = BackupService.method;
+  const work = followProgress(context, `restore ${id}`, restoreBackupStream, request);
+  const answer = await work.catch((error: unknown) => {
     throw withStop(error, id);
   });
-  const answer = messageToRest(RestoreBackupResponseSchema, result);
   if (context.json) return context.printJson(answer);
   for (const warning of answer.warnings) context.note(`warning: ${warning}`);
   const amount = `${answer.entries} entries, ${formatBytes(answer.restored_bytes)}`;

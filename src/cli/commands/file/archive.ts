@@ -44,24 +44,20 @@ export function addArchiveCommands(parent: Command, run: RunCommand): void {
     .action(runWithAdvice(run, adviceOnForce)(unpack));
 }
 
-const load = () =>
-  Promise.all([import("../../../../gen/svc/v1/file_pb.ts"), import("../../transport/rest-json.ts")]);
-
 async function pack(
   context: CommandContext,
   archive: string,
   places: readonly string[],
   { format = "", force = false }: PackOptions,
 ): Promise<void> {
-  const [{ FileEntrySchema, FileService }, { messageToRest }] = await load();
+  const { FileService } = await import("../../../../gen/svc/v1/file_pb.ts");
   const target = await resolvePlace(context, archive);
   const paths: string[] = [];
   for (const place of places) paths.push(await resolvePlace(context, place));
   const request = { paths, target, format, overwrite: force };
-  const events = context.invoke(FileService.method.createArchiveStream, [request]);
-  const entry = await followProgress(context, `pack ${archive}`, events, "result");
-  if (context.json) return context.printJson(messageToRest(FileEntrySchema, entry));
-  return context.printLine(`Packed ${entry.path} (${formatBytes(Number(entry.sizeBytes))})`);
+  const { createArchiveStream } = FileService.method;
+  const entry = await followProgress(context, `pack ${archive}`, createArchiveStream, request);
+  return context.tell(entry, `Packed ${entry.path} (${formatBytes(entry.size_bytes)})`);
 }
 
 async function unpack(
@@ -70,23 +66,22 @@ async function unpack(
   directory: string,
   { format = "", force = false, maxEntries, maxBytes, maxRatio }: UnpackOptions,
 ): Promise<void> {
-  const [{ ExtractArchiveResponseSchema, FileService }, { messageToRest }] = await load();
-  const bytes = countOf("--max-bytes", maxBytes);
+  const { FileService } = await import("../../../../gen/svc/v1/file_pb.ts");
+  const mostBytes = countOf("--max-bytes", maxBytes);
   const request = {
     path: await resolvePlace(context, archive),
     target: await resolvePlace(context, directory),
     format,
     overwrite: force,
     maxEntries: countOf("--max-entries", maxEntries),
-    maxBytes: bytes === undefined ? undefined : BigInt(bytes),
+    maxBytes: mostBytes === undefined ? undefined : BigInt(mostBytes),
     maxRatio: countOf("--max-ratio", maxRatio),
   };
-  const events = context.invoke(FileService.method.extractArchiveStream, [request]);
-  const answer = await followProgress(context, `unpack ${archive}`, events, "result");
-  if (context.json) return context.printJson(messageToRest(ExtractArchiveResponseSchema, answer));
-  const { entry, entries, extractedBytes } = answer;
-  const what = `${entries} ${entries === 1n ? "entry" : "entries"}, ${formatBytes(Number(extractedBytes))}`;
-  return context.printLine(`Unpacked into ${entry?.path ?? ""} (${what})`);
+  const { extractArchiveStream } = FileService.method;
+  const answer = await followProgress(context, `unpack ${archive}`, extractArchiveStream, request);
+  const { entry, entries, extracted_bytes: bytes } = answer;
+  const what = `${entries} ${entries === 1 ? "entry" : "entries"}, ${formatBytes(bytes)}`;
+  return context.tell(answer, `Unpacked into ${entry?.path ?? ""} (${what})`);
 }
 
 /** @throws UsageError for what is no whole number from 1 on */

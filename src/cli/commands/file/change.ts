@@ -71,19 +71,17 @@ export function addChangeCommands(parent: Command, run: RunCommand): void {
     );
 }
 
-const load = () =>
-  Promise.all([import("../../../../gen/svc/v1/file_pb.ts"), import("../../transport/rest-json.ts")]);
+const load = () => import("../../../../gen/svc/v1/file_pb.ts");
 
 async function makeDirectory(
   context: CommandContext,
   place: string,
   { parents = false, mode = "" }: { readonly parents?: boolean; readonly mode?: string },
 ): Promise<void> {
-  const [{ FileEntrySchema, FileService }, { messageToRest }] = await load();
+  const { FileService } = await load();
   const request = { path: await resolvePlace(context, place), parents, mode };
-  for await (const entry of context.invoke(FileService.method.createDirectory, [request])) {
-    await context.tell(messageToRest(FileEntrySchema, entry), `Made ${entry.path}`);
-  }
+  const entry = await context.invokeOnce(FileService.method.createDirectory, [request]);
+  await context.tell(entry, `Made ${entry.path}`);
 }
 
 async function move(
@@ -92,11 +90,10 @@ async function move(
   to: string,
   options: RelocateOptions,
 ): Promise<void> {
-  const [{ FileEntrySchema, FileService }, { messageToRest }] = await load();
+  const { FileService } = await load();
   const request = await relocation(context, from, to, options);
-  const events = context.invoke(FileService.method.movePathStream, [request]);
-  const entry = await followProgress(context, `move ${from}`, events, "result");
-  return context.tell(messageToRest(FileEntrySchema, entry), `Moved to ${entry.path}`);
+  const entry = await followProgress(context, `move ${from}`, FileService.method.movePathStream, request);
+  return context.tell(entry, `Moved to ${entry.path}`);
 }
 
 async function copy(
@@ -105,13 +102,11 @@ async function copy(
   to: string,
   options: RelocateOptions,
 ): Promise<void> {
-  const [{ CopyPathResponseSchema, FileService }, { messageToRest }] = await load();
+  const { FileService } = await load();
   const request = await relocation(context, from, to, options);
-  const events = context.invoke(FileService.method.copyPathStream, [request]);
-  const answer = await followProgress(context, `copy ${from}`, events, "result");
-  if (context.json) return context.printJson(messageToRest(CopyPathResponseSchema, answer));
-  const size = formatBytes(Number(answer.copiedBytes));
-  return context.printLine(`Copied to ${answer.entry?.path ?? ""} (${size})`);
+  const answer = await followProgress(context, `copy ${from}`, FileService.method.copyPathStream, request);
+  const size = formatBytes(answer.copied_bytes);
+  return context.tell(answer, `Copied to ${answer.entry?.path ?? ""} (${size})`);
 }
 
 async function relocation(
@@ -129,25 +124,23 @@ async function relocation(
 }
 
 async function remove(context: CommandContext, places: readonly string[]): Promise<void> {
-  const [{ DeletePathsResponseSchema, FileService }, { messageToRest }] = await load();
+  const { FileService } = await load();
   const paths: string[] = [];
   for (const place of places) paths.push(await resolvePlace(context, place));
   await confirmRemoval(context, {
     question: `Delete ${paths.join(", ")}?`,
     loss: "what is deleted cannot be had back",
     look: async () => {
-      for (const path of paths)
-        await Array.fromAsync(context.invoke(FileService.method.statPath, [{ path }]));
+      for (const path of paths) await context.invokeOnce(FileService.method.statPath, [{ path }]);
     },
   });
-  const events = context.invoke(FileService.method.deletePathsStream, [{ paths }]);
-  const answer = await followProgress(context, "delete", events, "result");
-  if (context.json) await context.printJson(messageToRest(DeletePathsResponseSchema, answer));
+  const answer = await followProgress(context, "delete", FileService.method.deletePathsStream, { paths });
+  if (context.json) await context.printJson(answer);
   else {
     for (const path of answer.deleted) await context.printLine(`Deleted ${path}`);
     for (const { error } of answer.failed) context.note(`svc: ${error}`);
   }
-  if (answer.failedCount > 0n) throw new ReportedError(1);
+  if (answer.failed_count > 0) throw new ReportedError(1);
 }
 
 async function setAttributes(
@@ -156,13 +149,8 @@ async function setAttributes(
   place: string,
   { recursive = false }: RecursiveOptions,
 ): Promise<void> {
-  const [{ FileEntrySchema, FileService }, { messageToRest }] = await load();
+  const { FileService } = await load();
   const request = { path: await resolvePlace(context, place), ...wanted, recursive };
-  for await (const entry of context.invoke(FileService.method.setPathAttributes, [request])) {
-    if (context.json) await context.printJson(messageToRest(FileEntrySchema, entry));
-    else {
-      const text = `${entry.path}: ${entry.mode} ${entry.owner}:${entry.group}`;
-      await context.printLine(text);
-    }
-  }
+  const entry = await context.invokeOnce(FileService.method.setPathAttributes, [request]);
+  await context.tell(entry, `${entry.path}: ${entry.mode} ${entry.owner}:${entry.group}`);
 }

@@ -85,22 +85,15 @@ async function put(
   place: string,
   { force = false, ifMatch = "", mode = "" }: PutOptions,
 ): Promise<void> {
-  const { FileEntrySchema, FileService } = await import("../../../../gen/svc/v1/file_pb.ts");
-  const { messageToRest } = await import("../../transport/rest-json.ts");
+  const { FileService } = await import("../../../../gen/svc/v1/file_pb.ts");
   const path = await resolveTarget(context, place, basename(file));
   const first = { path, overwrite: force, ifMatch, mode };
   const source = await openLocalFile(context.host, file);
   try {
     using line = progressLine(context, `put ${basename(file)}`);
-    const bytes = sendBytes(line, source);
-    for await (const entry of context.invoke(FileService.method.writeFile, pieces(first, bytes))) {
-      if (context.json) {
-        await context.printJson(messageToRest(FileEntrySchema, entry));
-        return;
-      }
-      const text = `Wrote ${entry.path} (${formatBytes(Number(entry.sizeBytes))})`;
-      await context.printLine(text);
-    }
+    const requests = pieces(first, sendBytes(line, source));
+    const entry = await context.invokeOnce(FileService.method.writeFile, requests);
+    await context.tell(entry, `Wrote ${entry.path} (${formatBytes(entry.size_bytes)})`);
   } catch (error) {
     throw localError(error, file);
   } finally {
