@@ -59,6 +59,16 @@ export function asSvcError(error: unknown): SvcError | undefined {
   return error instanceof SvcError ? (error as SvcError) : undefined;
 }
 
+/** What was asked for; undefined where there is none of it. */
+export async function ifFound<T>(asked: Promise<T>): Promise<T | undefined> {
+  try {
+    return await asked;
+  } catch (error) {
+    if (asSvcError(error)?.reason === "not_found") return undefined;
+    throw error;
+  }
+}
+
 export interface Failure {
   readonly exitCode: number;
   /** One sentence, without control characters. Empty: there is nothing to say. */

@@ -24,11 +24,7 @@ export function addApiCommand(parent: Command, run: RunCommand): void {
       "after",
       "\nA method that streams its answer prints one line of JSON per message; one that takes a stream takes one per line.\n",
     )
-    .action(
-      run((context, name: string | undefined, request: string | undefined, options: ApiOptions) =>
-        api(context, name, request, options),
-      ),
-    );
+    .action(run(api));
 }
 
 async function api(

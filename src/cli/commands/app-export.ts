@@ -21,11 +21,9 @@ export function addExportCommand(parent: Command, run: RunCommand): void {
     .command("export")
     .description("print manifests that run an app on another engine")
     .argument("<id>", "the app")
-    .addOption(
-      new Option("--to <engine>", "which engine").choices([...ExportAppRequestTos]).makeOptionMandatory(),
-    )
+    .addOption(new Option("--to <engine>", "which engine").choices(ExportAppRequestTos).makeOptionMandatory())
     .option("-o, --output <dir>", "write the files into this directory, which must not have them")
-    .action(run((context, id: string, options: ExportOptions) => exportApp(context, id, options)));
+    .action(run(exportApp));
 }
 
 async function exportApp(context: CommandContext, id: string, { to, output }: ExportOptions): Promise<void> {

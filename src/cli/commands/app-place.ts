@@ -19,13 +19,13 @@ export interface PlacementOptions {
 /** @param where what `--on` may say */
 export function addPlacementOptions(command: Command, where = AppPlacementOns): Command {
   return command
-    .addOption(new Option("--on <engine>", "where it runs (default: this machine)").choices([...where]))
+    .addOption(new Option("--on <engine>", "where it runs (default: this machine)").choices(where))
     .option("--replicas <n>", "on a swarm: in how many tasks (default: 1)", replicasOf)
     .addOption(
       new Option(
         "--publish <way>",
         "on a swarm: its ports are those of the nodes that run it, or of every node (default: host)",
-      ).choices([...AppPlacementPortses]),
+      ).choices(AppPlacementPortses),
     );
 }
 

@@ -3,6 +3,7 @@ import type { CommandContext } from "../context.ts";
 import { followProgress, progressLine, receiveBytes } from "../follow-progress.ts";
 import { SvcError } from "../../errors.ts";
 import { calls } from "../transport/calls.ts";
+import type { ArchiveRef } from "./backup/archive-ref.ts";
 
 /** The two ends, each a connection of its own. */
 export interface Transfer {
@@ -76,12 +77,6 @@ export async function transfer(
   } finally {
     if (!stays) await forget(from, here);
   }
-}
-
-export interface ArchiveRef {
-  readonly appId: string;
-  readonly storage: string;
-  readonly name: string;
 }
 
 /** One that a transfer has made. */

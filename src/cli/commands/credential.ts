@@ -1,6 +1,6 @@
 /** `svc credential …`: what the daemon shows to private git hosts and registries for your apps. */
 import { Option, type Command } from "commander";
-import type { CredentialKind } from "../../../gen/svc/v1/words.ts";
+import { CredentialKinds, type CredentialKind } from "../../../gen/svc/v1/words.ts";
 import type { CommandContext } from "../context.ts";
 import type { RunCommand } from "../run-command.ts";
 import { readSecret } from "../read-secret.ts";
@@ -30,21 +30,19 @@ export function addCredentialCommand(parent: Command, run: RunCommand): void {
     .argument("<name>", "what to call it")
     .argument("<host>", "the host that it is shown to: host or host:port")
     .requiredOption("-u, --username <name>", "the user name there")
-    .addOption(new Option("--kind <kind>", "what it is for").choices(["git", "registry"]).default("git"))
+    .addOption(new Option("--kind <kind>", "what it is for").choices(CredentialKinds).default("git"))
     .option("--secret-file <path>", "read the password or token from a file, - for stdin (default: ask)")
     .addHelpText(
       "after",
       "\nExample: svc credential add forge git.example.org -u me --secret-file - < token\n",
     )
-    .action(
-      run((context, name: string, host: string, options: AddOptions) => add(context, name, host, options)),
-    );
+    .action(run(add));
   credential
     .command("remove")
     .alias("rm")
     .description("remove a credential")
     .argument("<name>", "the credential")
-    .action(run((context, name: string) => remove(context, name)));
+    .action(run(remove));
 }
 
 const columns: readonly Column<Credential>[] = [

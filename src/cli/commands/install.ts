@@ -74,12 +74,7 @@ export function addInstallCommand(parent: Command, run: RunCommand): void {
         "svc install ./compose.yaml",
       ),
     )
-    .action(
-      runWithAdvice(
-        run,
-        adviceOnSettings,
-      )((context, spec: string, options: InstallOptions) => install(context, spec, options)),
-    );
+    .action(runWithAdvice(run, adviceOnSettings)(install));
 }
 
 async function install(context: CommandContext, spec: string, options: InstallOptions): Promise<void> {

@@ -1,5 +1,6 @@
 /** `svc kill`: signals to processes of the host. */
 import { Option, type Command } from "commander";
+import { SignalProcessRequestSignals } from "../../../gen/svc/v1/words.ts";
 import type { CommandContext } from "../context.ts";
 import { UsageError } from "../failure.ts";
 import { forEachName } from "../for-each.ts";
@@ -7,7 +8,6 @@ import type { RunCommand } from "../run-command.ts";
 import { parseCount } from "../option-values.ts";
 import { calls } from "../transport/calls.ts";
 
-const signals = ["term", "kill", "hup", "int", "stop", "cont", "usr1", "usr2"];
 const mostPid = 4_194_304;
 
 interface KillOptions {
@@ -20,7 +20,9 @@ export function addKillCommand(parent: Command, run: RunCommand): void {
     .command("kill")
     .description("send a signal to processes of this machine (root)")
     .argument("<pid...>", "the processes")
-    .addOption(new Option("-s, --signal <name>", "which signal").choices(signals).default("term"))
+    .addOption(
+      new Option("-s, --signal <name>", "which signal").choices(SignalProcessRequestSignals).default("term"),
+    )
     .option(
       "--start-ticks <ticks>",
       "only if it started then: startTicks of svc top --json",

@@ -1,6 +1,7 @@
 /** What stands before an app goes from one node to another. */
 import { SvcError } from "../../errors.ts";
 import type { CommandContext } from "../context.ts";
+import { ifFound } from "../failure.ts";
 import { formatBytes } from "../render/units.ts";
 import { calls, type App } from "../transport/calls.ts";
 
@@ -43,14 +44,9 @@ export async function planTransfer(
 
 /** The app of exactly that id, where there is one. */
 export async function findApp(node: CommandContext, id: string): Promise<App | undefined> {
-  try {
-    const app = await node.call(calls.getApp, { id });
-    // At a terminal an id may be the beginning of another.
-    return app.id === id ? app : undefined;
-  } catch (error) {
-    if (error instanceof SvcError && error.reason === "not_found") return undefined;
-    throw error;
-  }
+  const app = await ifFound(node.call(calls.getApp, { id }));
+  // At a terminal an id may be the beginning of another.
+  return app?.id === id ? app : undefined;
 }
 
 /** @param what would become of it, and where */

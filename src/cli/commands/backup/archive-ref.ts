@@ -1,14 +1,15 @@
 /** Archives as command lines name them: an app, and the name of an archive or the word `latest`. */
 import type { Command } from "commander";
-import { SvcError, invalidField, notFound } from "../../../errors.ts";
+import { invalidField, notFound } from "../../../errors.ts";
 import type { CommandContext } from "../../context.ts";
+import { ifFound } from "../../failure.ts";
 import { readInput } from "../../read-input.ts";
 import { calls } from "../../transport/calls.ts";
 
 export interface ArchiveRef {
-  appId: string;
-  storage: string;
-  name: string;
+  readonly appId: string;
+  readonly storage: string;
+  readonly name: string;
 }
 
 export interface StorageOption {
@@ -54,10 +55,7 @@ export async function findArchive(
   const { backups, errors } = await context.call(calls.listBackups, { app_id: appId, storage });
   for (const { storage: which, error } of errors) context.note(`warning: storage ${which}: ${error}`);
   const owner = name === latest ? await ownerOf(context, appId, backups) : undefined;
-  const found =
-    name === latest
-      ? backups.find((each) => each.owner === owner)
-      : backups.find((each) => each.name === name);
+  const found = backups.find((each) => (name === latest ? each.owner === owner : each.name === name));
   if (found !== undefined) return { appId, storage: found.storage, name: found.name };
   const place = storage === "" ? "" : ` on ${storage}`;
   const what = name === latest ? "backup" : `backup "${name}"`;
@@ -76,13 +74,7 @@ async function ownerOf(
 ): Promise<number | undefined> {
   const [owner, ...others] = new Set(backups.map((each) => each.owner));
   if (others.length === 0) return owner;
-  try {
-    return (await context.call(calls.getApp, { id: appId })).owner;
-  } catch (error) {
-    if (!(error instanceof SvcError) || error.reason !== "not_found") throw error;
-    throw invalidField(
-      "name",
-      `there are backups of "${appId}" of several owners: name the one that is meant`,
-    );
-  }
+  const app = await ifFound(context.call(calls.getApp, { id: appId }));
+  if (app !== undefined) return app.owner;
+  throw invalidField("name", `there are backups of "${appId}" of several owners: name the one that is meant`);
 }

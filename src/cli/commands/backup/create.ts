@@ -1,5 +1,6 @@
 /** `svc backup create`: one archive, to any number of storages. */
 import { type Command, Option } from "commander";
+import { CreateBackupRequestModes } from "../../../../gen/svc/v1/words.ts";
 import type { CommandContext } from "../../context.ts";
 import { ReportedError } from "../../failure.ts";
 import { followProgress } from "../../follow-progress.ts";
@@ -8,7 +9,7 @@ import { collect, parseCount } from "../../option-values.ts";
 import type { RunCommand } from "../../run-command.ts";
 import { formatBytes } from "../../render/units.ts";
 
-interface CreateOptions {
+export interface CreateOptions {
   readonly storage?: readonly string[];
   readonly keep?: number;
   readonly keepDaily?: number;
@@ -32,7 +33,7 @@ export function addCreateCommand(parent: Command, run: RunCommand): void {
       new Option(
         "--mode <mode>",
         "what a running app does meanwhile (default: the package's own, else live)",
-      ).choices(["live", "pause", "stop"]),
+      ).choices(CreateBackupRequestModes),
     )
     .addHelpText("after", examples)
     .action(

@@ -26,13 +26,7 @@ export function addListCommands(parent: Command, run: RunCommand): void {
     .option("--storage <name>", "on one storage")
     .option(...watchOption)
     .addHelpText("after", listExamples)
-    .action(
-      run(
-        watchable((context, id: string | undefined, options: StorageOption) =>
-          list(context, id ?? "", options),
-        ),
-      ),
-    );
+    .action(run(watchable(list)));
   openingCommand(parent, "show", "show what an archive says of itself")
     .addHelpText("after", showExamples)
     .action(run(show));
@@ -79,7 +73,7 @@ function provenText({ verified_at, restored_at }: BackupArchive): string {
   return verified_at === undefined ? "-" : "verified";
 }
 
-async function list(context: CommandContext, appId: string, { storage = "" }: StorageOption): Promise<void> {
+async function list(context: CommandContext, appId = "", { storage = "" }: StorageOption): Promise<void> {
   const answer = await context.call(calls.listBackups, { app_id: appId, storage });
   if (context.json) return context.printJson(answer);
   for (const { storage: which, error } of answer.errors) {

@@ -26,11 +26,7 @@ export function addLookCommands(parent: Command, run: RunCommand): void {
   openingCommand(parent, "browse", "list a directory of an archive")
     .argument("[path]", "such as data/photos")
     .addHelpText("after", browseExamples)
-    .action(
-      run((context, id: string, name: string, path: string | undefined, options: OpeningOptions) =>
-        browse(context, id, name, path ?? "", options),
-      ),
-    );
+    .action(run(browse));
   openingCommand(parent, "get", "write one file of an archive to standard output")
     .argument("<path>", "such as data/notes.txt")
     .addHelpText("after", getExamples)
@@ -123,7 +119,7 @@ async function browse(
   context: CommandContext,
   id: string,
   name: string,
-  path: string,
+  path = "",
   options: OpeningOptions,
 ): Promise<void> {
   const identity = await readIdentity(context, options);

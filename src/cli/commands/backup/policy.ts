@@ -1,5 +1,6 @@
 /** `svc backup policy ID [show|set|reset]`: when an app is backed up by itself. */
 import { Argument, Option, type Command } from "commander";
+import { BackupPolicyCatchUps, BackupPolicyModes } from "../../../../gen/svc/v1/words.ts";
 import type { CommandContext } from "../../context.ts";
 import { UsageError } from "../../failure.ts";
 import { collect, parseCount } from "../../option-values.ts";
@@ -7,15 +8,10 @@ import type { RunCommand } from "../../run-command.ts";
 import { escapeControls } from "../../render/escape.ts";
 import { lastBackupText } from "../../render/last-backup.ts";
 import { calls, type BackupPolicy } from "../../transport/calls.ts";
+import type { CreateOptions } from "./create.ts";
 
-interface PolicyOptions {
+interface PolicyOptions extends CreateOptions {
   readonly trigger?: string;
-  readonly storage?: readonly string[];
-  readonly keep?: number;
-  readonly keepDaily?: number;
-  readonly keepWeekly?: number;
-  readonly keepMonthly?: number;
-  readonly mode?: string;
   readonly verify?: boolean;
   readonly catchUp?: string;
 }
@@ -37,14 +33,12 @@ export function addPolicyCommand(parent: Command, run: RunCommand): void {
     .option("--keep-daily <count>", "beyond those, the newest of each of so many days", count)
     .option("--keep-weekly <count>", "and of so many weeks", count)
     .option("--keep-monthly <count>", "and of so many months", count)
-    .addOption(
-      new Option("--mode <mode>", "what a running app does meanwhile").choices(["live", "pause", "stop"]),
-    )
+    .addOption(new Option("--mode <mode>", "what a running app does meanwhile").choices(BackupPolicyModes))
     .option("--verify", "restore each for a trial, too")
     .option("--no-verify", "do not")
     .addOption(
       new Option("--catch-up [which]", "make the one that was missed while the daemon was down")
-        .choices(["none", "latest"])
+        .choices(BackupPolicyCatchUps)
         .preset("latest"),
     )
     .addHelpText("after", examples)

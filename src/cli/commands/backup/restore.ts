@@ -1,8 +1,7 @@
 /** `svc backup restore`: an archive into its app, or as a new one. */
 import type { Command } from "commander";
-import { SvcError } from "../../../errors.ts";
 import type { CommandContext } from "../../context.ts";
-import { AdvisedError, asSvcError } from "../../failure.ts";
+import { AdvisedError, asSvcError, ifFound } from "../../failure.ts";
 import { followProgress } from "../../follow-progress.ts";
 import type { RunCommand } from "../../run-command.ts";
 import { confirmRemoval } from "../../prompt.ts";
@@ -58,7 +57,8 @@ async function restore(
   const { stop = false, asNew = false, name: newName = "", paths = [], dryRun = false } = options;
   const identity = await readIdentity(context, options);
   const ref = await findArchive(context, id, name, options);
-  if (!asNew && !dryRun && (await isInstalled(context, id))) {
+  // Where there is something to lose.
+  if (!asNew && !dryRun && (await ifFound(context.call(calls.getApp, { id }))) !== undefined) {
     const what = paths.length === 0 ? id : `${paths.join(", ")} of ${id}`;
     await confirmRemoval(context, {
       question: `Replace ${what} by ${ref.name}?`,
@@ -86,15 +86,4 @@ function withStop(error: unknown, id: string): unknown {
   const known = asSvcError(error);
   if (known?.reason !== "app_running") return error;
   return new AdvisedError(known, `${known.message}: svc app stop ${id}; or pass --stop`);
-}
-
-/** Whether there is something to lose. */
-async function isInstalled(context: CommandContext, id: string): Promise<boolean> {
-  try {
-    await context.call(calls.getApp, { id });
-    return true;
-  } catch (error) {
-    if (error instanceof SvcError && error.reason === "not_found") return false;
-    throw error;
-  }
 }

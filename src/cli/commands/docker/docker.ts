@@ -4,14 +4,12 @@ import type { RunCommand } from "../../run-command.ts";
 import { addControlCommands } from "./control.ts";
 import { addDfCommand } from "./df.ts";
 import { addEventsCommand } from "./events.ts";
-import { addImagesCommand } from "./images.ts";
 import { addInspectCommand } from "./inspect.ts";
+import { addListCommands } from "./lists.ts";
 import { addLogsCommand } from "./logs.ts";
-import { addNetworksCommand } from "./networks.ts";
 import { addPruneCommand } from "./prune.ts";
 import { addPsCommand } from "./ps.ts";
 import { addStatsCommand } from "./stats.ts";
-import { addVolumesCommand } from "./volumes.ts";
 
 export function addDockerCommand(parent: Command, run: RunCommand): void {
   const docker = parent
@@ -25,9 +23,7 @@ export function addDockerCommand(parent: Command, run: RunCommand): void {
     addInspectCommand,
     addLogsCommand,
     addEventsCommand,
-    addImagesCommand,
-    addVolumesCommand,
-    addNetworksCommand,
+    addListCommands,
     addDfCommand,
     addPruneCommand,
   ]) {

@@ -2,13 +2,14 @@
 import { Argument, Option, type Command } from "commander";
 import { SvcError } from "../../../errors.ts";
 import type { CommandContext } from "../../context.ts";
+import { ifFound } from "../../failure.ts";
 import { warnIfManaged } from "../../managed.ts";
 import type { RunCommand } from "../../run-command.ts";
 import { nextRunSentence } from "../../render/schedule-table.ts";
 import { calls, type Schedule, type ScheduleRequest } from "../../transport/calls.ts";
 import { actionTypes, addJobFlags, bareAction, requireFlags, withFlags, type JobFlags } from "./job-flags.ts";
 import { jobName } from "./job-names.ts";
-import { findJob } from "./jobs.ts";
+import { getJob } from "./jobs.ts";
 import { isAlreadyThere, makeJob, makeNamedJob } from "./write-job.ts";
 
 interface AddOptions extends JobFlags {
@@ -32,11 +33,7 @@ export function addAddCommand(parent: Command, run: RunCommand): void {
     .option("--disabled", "do not let it fire yet")
     .option("--replace", "write over a job of the same id")
     .addHelpText("after", examples)
-    .action(
-      run((context, trigger: string, action: string, options: AddOptions) =>
-        add(context, trigger, action, options),
-      ),
-    );
+    .action(run(add));
 }
 
 const examples = `
@@ -64,11 +61,11 @@ async function add(
 async function write(context: CommandContext, job: ScheduleRequest, options: AddOptions): Promise<Schedule> {
   const { id, replace } = options;
   if (id === undefined) {
-    const isTaken = async (like: string) => (await findJob(context, like, options)) !== undefined;
+    const isTaken = async (like: string) => (await ifFound(getJob(context, like, options))) !== undefined;
     return makeNamedJob(context, jobName(job.action ?? bareAction("")), job, isTaken);
   }
   if (replace === true) {
-    const stored = await findJob(context, id, options);
+    const stored = await ifFound(getJob(context, id, options));
     if (stored !== undefined) warnIfManaged(context, stored);
     return context.call(calls.upsertSchedule, { ...job, id, managed_by: stored?.managed_by ?? "" });
   }

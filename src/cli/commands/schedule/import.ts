@@ -9,7 +9,7 @@ import { readInput } from "../../read-input.ts";
 import { renderTable } from "../../render/table.ts";
 import { calls, type Schedule, type ScheduleRequest } from "../../transport/calls.ts";
 import { bareAction } from "./job-flags.ts";
-import { commandName, freeId } from "./job-names.ts";
+import { commandName, idsLike } from "./job-names.ts";
 import { listAllJobs } from "./jobs.ts";
 import { jobRef, ownerOption, type OwnerOption } from "./owner-option.ts";
 import { isAlreadyThere, makeJob, maxLosses } from "./write-job.ts";
@@ -129,7 +129,7 @@ async function plan(
       context.note(`line ${line}: is the job ${twin.id} already`);
       continue;
     }
-    const id = await freeId(`${prefix}${commandName(written)}`, (each) => taken.has(each));
+    const [id = ""] = idsLike(`${prefix}${commandName(written)}`).filter((each) => !taken.has(each));
     taken.add(id);
     const action = { ...bareAction("shell"), app, command };
     planned.push({

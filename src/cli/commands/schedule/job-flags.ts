@@ -1,5 +1,6 @@
 /** The flags that say what a job is: for `svc schedule add` and `edit`. */
 import { Option, type Command } from "commander";
+import { ScheduleActionMethods, ScheduleCatchUps } from "../../../../gen/svc/v1/words.ts";
 import { UsageError } from "../../failure.ts";
 import { collect, parseCount, parseDuration } from "../../option-values.ts";
 import type { Schedule, ScheduleRequest } from "../../transport/calls.ts";
@@ -33,16 +34,7 @@ export function addJobFlags(command: Command): void {
     .option("--app <id>", "the app, for app_*, backup, backup_verify and, if wanted, shell")
     .option("--command <command>", "what /bin/sh runs, for shell")
     .option("--url <url>", "where to, for http")
-    .addOption(
-      new Option("--method <method>", "how, for http (default: GET)").choices([
-        "GET",
-        "POST",
-        "PUT",
-        "PATCH",
-        "DELETE",
-        "HEAD",
-      ]),
-    )
+    .addOption(new Option("--method <method>", "how, for http (default: GET)").choices(ScheduleActionMethods))
     .option("--header <header>", "'Name: value', for http; again for more", collect)
     .option("--body <text>", "what is sent, for http")
     .option("--keep-children", "leave what the command leaves behind when it ends, for shell")
@@ -57,7 +49,7 @@ export function addJobFlags(command: Command): void {
     .option("--retries <count>", "try a failed run again, at most 10 times", parseCount(0, 10))
     .addOption(
       new Option("--catch-up [which]", "run what was missed while the daemon was down, once")
-        .choices(["none", "latest"])
+        .choices(ScheduleCatchUps)
         .preset("latest"),
     )
     .addOption(ownerOption());

@@ -37,15 +37,6 @@ function slug(text: string, fallback: string): string {
   return (made === "" ? fallback : made).slice(0, maxNameLength);
 }
 
-/** The first id like `name` that is not taken. */
-export async function freeId(
-  name: string,
-  isTaken: (id: string) => boolean | Promise<boolean>,
-): Promise<string> {
-  for (const id of idsLike(name)) if (!(await isTaken(id))) return id;
-  throw new Error("ids do not end");
-}
-
 /** `name`, `name-2`, `name-3`, …: the ids to try, in this order. */
 export function* idsLike(name: string): Generator<string> {
   yield name.slice(0, maxLength);

@@ -1,7 +1,6 @@
 /** Jobs as the API gives and takes them. */
 import { outputOnlyFields } from "../../../../gen/svc/v1/fields.ts";
 import type { CommandContext } from "../../context.ts";
-import { asSvcError } from "../../failure.ts";
 import { pagesOf } from "../../pages.ts";
 import { calls, type Schedule, type ScheduleRequest } from "../../transport/calls.ts";
 import { jobRef, type OwnerOption } from "./owner-option.ts";
@@ -17,20 +16,6 @@ export async function listAllJobs(context: CommandContext, managedBy?: string): 
 /** @throws SvcError `not_found` */
 export function getJob(context: CommandContext, id: string, owner: OwnerOption): Promise<Schedule> {
   return context.call(calls.getSchedule, jobRef(id, owner));
-}
-
-/** The job of that id; undefined when there is none. */
-export async function findJob(
-  context: CommandContext,
-  id: string,
-  owner: OwnerOption,
-): Promise<Schedule | undefined> {
-  try {
-    return await getJob(context, id, owner);
-  } catch (error) {
-    if (asSvcError(error)?.reason === "not_found") return undefined;
-    throw error;
-  }
 }
 
 /** What to send so that a stored job stays as it is, its `managed_by` claimed (D22), as long as nobody changes it. */
