@@ -127,10 +127,7 @@ async function dockerfileProblems(
   const { context = ".", dockerfile = "Dockerfile", args = {} } = build;
   const file = posix.join(context, dockerfile);
   const text = await files.text(file);
-  if (text === undefined) {
-    const message = `docker: there is no ${file} in the package`;
-    return [{ file: manifestFileName, line: lines("docker"), message }];
-  }
+  if (text === undefined) return [missingFile("docker", file, lines)];
   return said(file, text, () => void requireNamedImages(text, args));
 }
 
@@ -141,10 +138,7 @@ async function composeProblems(
   lines: Lines,
 ): Promise<Remark[]> {
   const text = await files.text(file);
-  if (text === undefined) {
-    const message = `compose: there is no ${file} in the package`;
-    return [{ file: manifestFileName, line: lines("compose"), message }];
-  }
+  if (text === undefined) return [missingFile("compose", file, lines)];
   const reading = readComposeFile(text);
   if ("problems" in reading) return reading.problems.map((problem) => ({ file, ...problem }));
   const problems = await said(file, text, async () => {
@@ -175,12 +169,13 @@ async function serviceUnitProblems(
   lines: Lines,
 ): Promise<Remark[]> {
   const text = await files.text(unit);
-  if (text === undefined) {
-    const message = `service: there is no ${unit} in the package`;
-    return [{ file: manifestFileName, line: lines("service"), message }];
-  }
+  if (text === undefined) return [missingFile("service", unit, lines)];
   const isPrivileged = manifest.permissions.includes("privileged");
   return unitProblems(text, isPrivileged).map((problem) => ({ file: unit, ...problem }));
+}
+
+function missingFile(key: string, file: string, lines: Lines): Remark {
+  return { file: manifestFileName, line: lines(key), message: `${key}: there is no ${file} in the package` };
 }
 
 /** The refusal of what looks at a whole file, at the line of what it quotes. */

@@ -24,8 +24,11 @@ export function settingName(variable: string): string {
   return name || "value";
 }
 
-/** A setting that gives a port. @param value absent: it has to be said at the install */
-export function portSetting(env: string, value: number | undefined): SettingDocument {
+/**
+ * A setting that gives a port.
+ * @param value absent: it has to be said at the install @param env the variable that tells it; absent: none does
+ */
+export function portSetting(value: number | undefined, env?: string): SettingDocument {
   return {
     title: "Port",
     description: "TCP port that it listens on.",
@@ -33,7 +36,7 @@ export function portSetting(env: string, value: number | undefined): SettingDocu
     minimum: 1,
     maximum: 65_535,
     ...(value !== undefined && { default: value }),
-    env,
+    ...(env !== undefined && { env }),
   };
 }
 

@@ -132,7 +132,7 @@ function settingOf(
 ): { setting: SettingDocument; isRequired: boolean } {
   const value = kept ?? fallback;
   if (isPort)
-    return { setting: portSetting(name, Number(value ?? 0) || undefined), isRequired: !Number(value) };
+    return { setting: portSetting(Number(value ?? 0) || undefined, name), isRequired: !Number(value) };
   const isSecret = secretName.test(name);
   // A secret of the package's own file is not written into another one that everybody reads.
   const isKept = isSecret && kept !== undefined;

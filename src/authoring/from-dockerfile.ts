@@ -34,12 +34,12 @@ export async function fromDockerfile(files: PackageFiles, name: string): Promise
       summary: "A container built from its Dockerfile.",
       docker: { build: dockerfile === "Dockerfile" ? {} : { dockerfile } },
       ...(first !== undefined && {
-        settings: { properties: { port: withoutEnv(first.port) } },
+        settings: { properties: { port: portSetting(hostPort(first.port)) } },
         ports: [
           { name: "http", setting: "port", container_port: first.port, ...udp(first.protocol) },
           ...others.map(({ port, protocol }) => ({
             name: `port-${port}${protocol === "udp" ? "-udp" : ""}`,
-            default: port < 1024 ? port + 8_000 : port,
+            default: hostPort(port),
             container_port: port,
             ...udp(protocol),
           })),
@@ -54,9 +54,8 @@ export async function fromDockerfile(files: PackageFiles, name: string): Promise
 }
 
 /** The host's port, which is nothing to the container. Those below 1024 are root's. */
-function withoutEnv(port: number): ReturnType<typeof portSetting> {
-  const { env: _, ...setting } = portSetting("", port < 1024 ? port + 8_000 : port);
-  return setting;
+function hostPort(port: number): number {
+  return port < 1024 ? port + 8_000 : port;
 }
 
 function udp(protocol: "tcp" | "udp"): { protocol?: "udp" } {

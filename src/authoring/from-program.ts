@@ -11,7 +11,7 @@ function withPort(process: ProcessDocument, rest: Partial<ManifestDocument>): Pa
   return {
     ...rest,
     process,
-    settings: { properties: { port: portSetting("PORT", 8_080) } },
+    settings: { properties: { port: portSetting(8_080, "PORT") } },
     ports: [{ name: "http", setting: "port" }],
     health: { tcp: { port: "http" } },
   };
@@ -187,14 +187,13 @@ export function fromPages(_files: PackageFiles, name: string): Promise<Derived> 
     "--directory",
     directory,
   ];
-  const { env: _, ...port } = portSetting("", 8_080);
   return Promise.resolve({
     from: name,
     notes: ["Python serves the pages, on this host alone: put a web server before it for others"],
     manifest: {
       summary: "Static pages.",
       process: { exec, env: { PYTHONUNBUFFERED: "1" } },
-      settings: { properties: { port } },
+      settings: { properties: { port: portSetting(8_080) } },
       ports: [{ name: "http", setting: "port" }],
       health: { http: { port: "http" } },
     },

@@ -6,6 +6,7 @@ import { stringify } from "yaml";
 import { SvcError } from "../errors.ts";
 import type { JsonObject, JsonValue } from "../lib/json.ts";
 import { mapValues } from "../lib/map-values.ts";
+import { snakeCase } from "../lib/snake-case.ts";
 import type { SettingDocument } from "../../gen/manifest-document.ts";
 import {
   isSet,
@@ -89,32 +90,12 @@ function plainDocument(text: string): JsonObject {
   };
 }
 
-/** Keys of a service in Runtipi's form that compose has by another name. */
-const renamed: Readonly<Record<string, string>> = {
-  image: "image",
-  command: "command",
-  entrypoint: "entrypoint",
-  environment: "environment",
-  user: "user",
-  hostname: "hostname",
-  privileged: "privileged",
-  devices: "devices",
-  tty: "tty",
-  sysctls: "sysctls",
-  ulimits: "ulimits",
-  pid: "pid",
-  capAdd: "cap_add",
-  networkMode: "network_mode",
-  workingDir: "working_dir",
-  shmSize: "shm_size",
-  stopGracePeriod: "stop_grace_period",
-  stopSignal: "stop_signal",
-  stdinOpen: "stdin_open",
-  readOnly: "read_only",
-  extraHosts: "extra_hosts",
-  securityOpt: "security_opt",
-  dependsOn: "depends_on",
-};
+/** Keys of a service in Runtipi's form that compose has, too, in snake case. */
+const carried = new Set([
+  ...["image", "command", "entrypoint", "environment", "user", "hostname", "privileged", "devices", "tty"],
+  ...["sysctls", "ulimits", "pid", "capAdd", "networkMode", "workingDir", "shmSize", "stopGracePeriod"],
+  ...["stopSignal", "stdinOpen", "readOnly", "extraHosts", "securityOpt", "dependsOn"],
+]);
 const converted = new Set(["name", "isMain", "internalPort", "addPorts", "volumes", "healthCheck"]);
 
 function dynamicServices(document: JsonObject, notes: string[]): JsonObject {
@@ -124,8 +105,7 @@ function dynamicServices(document: JsonObject, notes: string[]): JsonObject {
     const name = textOf(service["name"]);
     const made: JsonObject = {};
     for (const [key, part] of Object.entries(service)) {
-      const known = Object.hasOwn(renamed, key) ? renamed[key] : undefined;
-      if (known !== undefined) made[known] = key === "environment" ? environmentOf(part) : part;
+      if (carried.has(key)) made[snakeCase(key)] = key === "environment" ? environmentOf(part) : part;
       else if (!converted.has(key))
         notes.push(`service "${name}": ${key} of ${dynamicFile} is not carried over`);
     }

@@ -175,25 +175,35 @@ const withoutUnused: Plugin = {
   },
 };
 
-/** How modules become pieces, each CommonJS afterwards (`commonJs`). */
-const moduleOptions = {
+/** For the Node that runs svc. */
+const nodeOptions = {
+  platform: "node",
+  target: `node${leastNode}`,
+  minifySyntax: true,
+  minifyWhitespace: true,
+} as const satisfies BuildOptions;
+
+/** How modules become files. */
+const bundleOptions = {
   ...kept,
+  ...nodeOptions,
   absWorkingDir: root,
   outdir: freshDir,
   bundle: true,
+  legalComments: "none",
+  logLevel: "warning",
+} as const satisfies BuildOptions;
+
+/** How they become pieces, each CommonJS afterwards (`commonJs`). */
+const moduleOptions = {
+  ...bundleOptions,
   format: "esm",
-  platform: "node",
-  target: `node${leastNode}`,
   external: ["koffi"],
   plugins: [withoutUnused, compiledSchemas(root)],
-  minifySyntax: true,
-  minifyWhitespace: true,
-  legalComments: "none",
   define: {
     "import.meta.dirname": "bundleDir",
     "import.meta.url": "bundleUrl",
   },
-  logLevel: "warning",
 } as const satisfies BuildOptions;
 
 // esbuild ends with this program, and so does all that it holds: to collect it before takes a sixth of the build.
@@ -291,21 +301,12 @@ function keptInputs({ inputs }: Metafile["outputs"][string]): string[] {
 /** CommonJS for the same reasons. What they load later they find by their own place. */
 async function bundlePrograms(): Promise<void> {
   const { outputFiles } = await build({
-    write: false,
+    ...bundleOptions,
     entryPoints: programs,
-    absWorkingDir: root,
     outbase: sourceDir,
-    outdir: freshDir,
     outExtension: { ".js": ".cjs" },
-    bundle: true,
     format: "cjs",
-    platform: "node",
-    target: `node${leastNode}`,
-    minifySyntax: true,
-    minifyWhitespace: true,
-    legalComments: "none",
     define: { "import.meta.url": "__filename" },
-    logLevel: "warning",
   });
   for (const { path, text } of outputFiles) {
     await mkdir(dirname(path), { recursive: true });
@@ -471,12 +472,9 @@ async function commonJs(
     needsUrl ? 'const bundleUrl=require("node:url").pathToFileURL(bundleDir+"/svc.cjs").href;' : "",
   ];
   const { code } = await transform(text, {
+    ...nodeOptions,
     format: "cjs",
-    platform: "node",
-    target: `node${leastNode}`,
     supported: { "dynamic-import": false },
-    minifySyntax: true,
-    minifyWhitespace: true,
   });
   return { target: path, code: prelude.join("") + withBuiltinsForLater(code, builtinsForLater) };
 }

@@ -1,6 +1,6 @@
 /** The native code of a processor other than this machine's: from npm, as package-lock.json knows it. */
 import { execFile } from "node:child_process";
-import { createHash } from "node:crypto";
+import { hash } from "node:crypto";
 import { mkdir, mkdtemp, readFile, readdir, rename, rm } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { promisify } from "node:util";
@@ -35,9 +35,7 @@ export async function bringNativePackage(root: string, arch: string): Promise<vo
       timeout: timeoutMs,
     });
     const [archive = ""] = await readdir(scratch);
-    const digest = createHash("sha512")
-      .update(await readFile(join(scratch, archive)))
-      .digest("base64");
+    const digest = hash("sha512", await readFile(join(scratch, archive)), "base64");
     if (integrity !== `sha512-${digest}`)
       throw new Error(`${name} ${version} is not what package-lock.json says`);
     await run("tar", ["--extract", "--gzip", "--file", archive, "--no-same-owner"], { cwd: scratch });

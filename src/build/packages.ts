@@ -4,7 +4,7 @@
  * checksums. Equal sources and SOURCE_DATE_EPOCH give equal bytes.
  */
 import { execFile } from "node:child_process";
-import { createHash } from "node:crypto";
+import { hash } from "node:crypto";
 import { cp, glob, mkdir, mkdtemp, readFile, readdir, rm, stat, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { basename, join, resolve } from "node:path";
@@ -156,8 +156,5 @@ async function sizeKib(dir: string): Promise<number> {
 }
 
 async function checksumLine(file: string): Promise<string> {
-  const digest = createHash("sha256")
-    .update(await readFile(file))
-    .digest("hex");
-  return `${digest}  ${basename(file)}\n`;
+  return `${hash("sha256", await readFile(file))}  ${basename(file)}\n`;
 }

@@ -1,7 +1,7 @@
 /** One file that is all of svc, Node included: Node's single executable application, with the files of the bundle as its assets. */
 import { build } from "esbuild";
 import { execFile } from "node:child_process";
-import { createHash } from "node:crypto";
+import { hash } from "node:crypto";
 import { chmod, copyFile, mkdtemp, readFile, readdir, rm, stat, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { dirname, join, relative } from "node:path";
@@ -99,9 +99,7 @@ async function readNodeLicense(root: string): Promise<string> {
 }
 
 async function readFileEntry([path, source]: [string, string]): Promise<PackedFile> {
-  const sum = createHash("sha256")
-    .update(await readFile(source))
-    .digest("hex");
+  const sum = hash("sha256", await readFile(source));
   return { path, mode: ((await stat(source)).mode & 0o100) === 0 ? 0o644 : 0o755, sum };
 }
 
@@ -117,7 +115,7 @@ async function bundleStart(root: string, outfile: string, files: readonly Packed
     minify: true,
     define: {
       packedFiles: listed,
-      packedId: JSON.stringify(createHash("sha256").update(listed).digest("hex")),
+      packedId: JSON.stringify(hash("sha256", listed)),
       loaderFile: JSON.stringify(loader.file),
     },
     logLevel: "warning",

@@ -1,5 +1,5 @@
 /** Brings the files of the single executable to a disk, once for each version. */
-import { createHash } from "node:crypto";
+import { hash } from "node:crypto";
 import {
   closeSync,
   constants,
@@ -117,7 +117,7 @@ function put({ content }: Packed, dir: string, { path, mode, sum }: PackedFile):
 
 function sumOf(path: string): string | undefined {
   try {
-    return createHash("sha256").update(readFileSync(path)).digest("hex");
+    return hash("sha256", readFileSync(path));
   } catch {
     return undefined;
   }
