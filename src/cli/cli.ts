@@ -15,15 +15,8 @@ import {
   withHelpAtItsPlace,
 } from "./program.ts";
 import { runAction } from "./run-action.ts";
-import type { RunCommand, RunDaemon } from "./run-command.ts";
+import type { CliDependencies, RunCommand } from "./run-command.ts";
 import { formatJson } from "./render/json.ts";
-import type { Client } from "./transport/client.ts";
-
-export interface CliDependencies {
-  /** Opens the service layer in this process. */
-  readonly openInProcess: (host: CliHost) => Promise<Client>;
-  readonly runDaemon: RunDaemon;
-}
 
 /** @returns the exit code; never throws */
 export async function runCli(host: CliHost, dependencies: CliDependencies): Promise<number> {

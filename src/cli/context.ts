@@ -15,6 +15,7 @@ import { columnsOf } from "./render/width.ts";
 import { connect } from "./routing.ts";
 import type { UnaryCall } from "./transport/calls.ts";
 import type { CallOptions, Client, Method, Requests } from "./transport/client.ts";
+import { drained } from "./transport/http.ts";
 import type { RestShape } from "./transport/rest-shape.ts";
 
 /** The options that every command takes. */
@@ -86,15 +87,15 @@ export class CommandContext implements AsyncDisposable {
    * to be disposed.
    */
   uninterrupted(limitMs: number): CommandContext {
-    const interrupted = AbortSignal.timeout(limitMs);
-    const context = new CommandContext({ ...this.host, interrupted }, this.options, this.#openInProcess);
-    context.#client = this.client();
-    return context;
+    return this.#sharing({ ...this.host, interrupted: AbortSignal.timeout(limitMs) });
   }
 
   /** The same command over the same connection, which writes elsewhere. Not to be disposed. */
   writingTo(stdout: OutputStream, stderr: OutputStream): CommandContext {
-    const host = { ...this.host, stdout, stderr };
+    return this.#sharing({ ...this.host, stdout, stderr });
+  }
+
+  #sharing(host: CliHost): CommandContext {
     const context = new CommandContext(host, this.options, this.#openInProcess);
     context.#client = this.client();
     return context;
@@ -192,11 +193,8 @@ export class CommandContext implements AsyncDisposable {
 
   /** Writes to stdout; resolves when a slow reader has caught up. Text of others must be escaped by then. */
   print(text: string | Uint8Array): Promise<void> {
-    if (text.length === 0 || this.host.stdout.write(text)) return Promise.resolve();
-    const { promise, resolve } = Promise.withResolvers<undefined>();
-    this.host.stdout.once("drain", resolve);
-    this.host.stdout.once("close", resolve);
-    return promise;
+    const { stdout } = this.host;
+    return text.length === 0 || stdout.write(text) ? Promise.resolve() : drained(stdout);
   }
 
   /** A table with the columns that the line asks for. @throws UsageError for one that it does not have */

@@ -32,28 +32,21 @@ Exit codes:
   130  interrupted
 `;
 
+const codesOfErrors: Readonly<Partial<Record<ErrorCode, number>>> = {
+  invalid_argument: exitCodes.usage,
+  out_of_range: exitCodes.usage,
+  not_found: exitCodes.notFound,
+  permission_denied: exitCodes.denied,
+  unauthenticated: exitCodes.denied,
+  failed_precondition: exitCodes.conflict,
+  already_exists: exitCodes.conflict,
+  aborted: exitCodes.conflict,
+  resource_exhausted: exitCodes.conflict,
+  unavailable: exitCodes.unavailable,
+  deadline_exceeded: exitCodes.timedOut,
+  canceled: exitCodes.interrupted,
+};
+
 export function exitCodeOf(code: ErrorCode): number {
-  switch (code) {
-    case "invalid_argument":
-    case "out_of_range":
-      return exitCodes.usage;
-    case "not_found":
-      return exitCodes.notFound;
-    case "permission_denied":
-    case "unauthenticated":
-      return exitCodes.denied;
-    case "failed_precondition":
-    case "already_exists":
-    case "aborted":
-    case "resource_exhausted":
-      return exitCodes.conflict;
-    case "unavailable":
-      return exitCodes.unavailable;
-    case "deadline_exceeded":
-      return exitCodes.timedOut;
-    case "canceled":
-      return exitCodes.interrupted;
-    default:
-      return exitCodes.failed;
-  }
+  return codesOfErrors[code] ?? exitCodes.failed;
 }

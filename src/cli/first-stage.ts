@@ -7,14 +7,11 @@ import { join } from "node:path";
 import type { CommandTree } from "./command-tree.ts";
 import { exitCodes } from "./exit-codes.ts";
 import type { CliHost } from "./host.ts";
-import type { RunDaemon } from "./run-command.ts";
-import type { Client } from "./transport/client.ts";
+import type { CliDependencies } from "./run-command.ts";
 
-export interface FirstStage {
+export interface FirstStage extends CliDependencies {
   /** Where a bundle keeps what it knows about its commands; undefined for the sources, which ask Commander. */
   readonly builtDir: string | undefined;
-  readonly openInProcess: (host: CliHost) => Promise<Client>;
-  readonly runDaemon: RunDaemon;
   /** Writes to standard output where that is no terminal, without what a stream takes. False: it does not. */
   readonly writePlain?: ((text: string) => boolean) | undefined;
 }

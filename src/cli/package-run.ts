@@ -7,19 +7,17 @@ import { setTimeout as wait } from "node:timers/promises";
 import { SvcError } from "../errors.ts";
 import { acceptedBy, type AcceptOptions } from "./accept-license.ts";
 import { showAppLogs } from "./app-logs.ts";
-import { readAssignments } from "./assignments.ts";
+import { readAssignments, type Assignments } from "./assignments.ts";
 import { installAsking } from "./commands/install.ts";
 import type { CommandContext } from "./context.ts";
 import { asSvcError } from "./failure.ts";
 import { defaultTail } from "./logs.ts";
 import { portsText } from "./render/app-table.ts";
 import { calls } from "./transport/calls.ts";
-import { readAll, send } from "./transport/http.ts";
+import { SocketClient } from "./transport/socket-client.ts";
 
-export interface PackageRunOptions extends AcceptOptions {
+export interface PackageRunOptions extends AcceptOptions, Omit<Assignments, "pairs"> {
   readonly set?: readonly string[];
-  readonly setFile?: readonly string[];
-  readonly setStdin?: string;
 }
 
 const startTimeoutMs = 30_000;
@@ -81,7 +79,8 @@ async function startDaemon(context: CommandContext, scratch: string): Promise<Sc
   });
   child.on("error", () => undefined);
   const deadline = performance.now() + startTimeoutMs;
-  while (!(await answers(socket))) {
+  const client = new SocketClient({ socketPath: socket, headers: {} });
+  while (!(await client.isThere())) {
     const isOver = child.pid === undefined || child.exitCode !== null || performance.now() > deadline;
     if (isOver || host.interrupted.aborted) {
       const said = await readFile(log, "utf8").catch(() => "");
@@ -93,19 +92,6 @@ async function startDaemon(context: CommandContext, scratch: string): Promise<Sc
     await wait(50);
   }
   return { socket, child };
-}
-
-async function answers(socketPath: string): Promise<boolean> {
-  try {
-    const answer = await send(
-      { socketPath, headers: {} },
-      { method: "GET", path: "/healthz", timeoutMs: 3_000 },
-    );
-    await readAll(answer);
-    return true;
-  } catch {
-    return false;
-  }
 }
 
 /** What was installed goes first: its processes and containers outlive a daemon. */

@@ -11,9 +11,8 @@ import { showStatus } from "./commands/status.ts";
 import type { CliHost } from "./host.ts";
 import { defaultTail } from "./logs.ts";
 import { runAction } from "./run-action.ts";
-import type { RunDaemon } from "./run-command.ts";
+import type { CliDependencies } from "./run-command.ts";
 import { calls } from "./transport/calls.ts";
-import type { Client } from "./transport/client.ts";
 
 interface QuickCommand {
   /** How many apps it names. */
@@ -66,15 +65,10 @@ export interface QuickLine {
   readonly options: GlobalOptions;
 }
 
-export interface QuickHands {
-  readonly openInProcess: (host: CliHost) => Promise<Client>;
-  readonly runDaemon: RunDaemon;
-}
-
 /** @returns the exit code; undefined for a line that is not one of these */
 export async function runQuickLine(
   host: CliHost,
-  { openInProcess, runDaemon }: QuickHands,
+  { openInProcess, runDaemon }: CliDependencies,
 ): Promise<number | undefined> {
   const configFile = readDaemonLine(host.args);
   if (configFile !== undefined) {

@@ -1,5 +1,7 @@
 /** How a command gets its context: what it does is written without Commander. */
 import type { CommandContext } from "./context.ts";
+import type { CliHost } from "./host.ts";
+import type { Client } from "./transport/client.ts";
 
 /** What a command does with its arguments and, last, its options. */
 export type Action<Args extends readonly unknown[]> = (
@@ -22,3 +24,10 @@ export interface DaemonRun {
 
 /** Runs the daemon until `stop` aborts. */
 export type RunDaemon = (run: DaemonRun) => Promise<void>;
+
+/** The daemon's part in this process, loaded by whoever needs it. */
+export interface CliDependencies {
+  /** Opens the service layer in this process. */
+  readonly openInProcess: (host: CliHost) => Promise<Client>;
+  readonly runDaemon: RunDaemon;
+}

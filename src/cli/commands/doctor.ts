@@ -10,9 +10,7 @@ import type { SocketPaths } from "../host.ts";
 import type { RunCommand } from "../run-command.ts";
 import type { Color } from "../render/color.ts";
 import { escapeControls } from "../render/escape.ts";
-import { readAll, send } from "../transport/http.ts";
-
-const probeTimeoutMs = 3_000;
+import { SocketClient } from "../transport/socket-client.ts";
 
 const marks: Readonly<Record<NamedFinding["state"], [mark: string, color: Color]>> = {
   ok: ["ok", "green"],
@@ -40,7 +38,7 @@ async function showFindings(context: CommandContext, options: { config?: string 
     environment: { uid: host.uid, home: host.home, env: host.env },
     findDaemon: async (configured) => {
       for (const path of [configured, ...(host.uid === 0 ? [] : [host.sockets.system])])
-        if (await isServed(path)) return path;
+        if (await new SocketClient({ socketPath: path, headers: {} }).isThere()) return path;
       return undefined;
     },
   });
@@ -59,17 +57,4 @@ function checkoutConfig({ checkoutDir }: SocketPaths): string | undefined {
 function lineOf({ paint }: CommandContext, { check, state, text }: NamedFinding): string {
   const [mark, color] = marks[state];
   return `${paint(color, mark.padEnd(8))} ${check.padEnd(13)} ${escapeControls(text)}\n`;
-}
-
-async function isServed(socketPath: string): Promise<boolean> {
-  try {
-    const answer = await send(
-      { socketPath, headers: {} },
-      { method: "GET", path: "/healthz", timeoutMs: probeTimeoutMs },
-    );
-    await readAll(answer);
-    return true;
-  } catch {
-    return false;
-  }
 }

@@ -21,19 +21,22 @@ import { choose, isInteractive } from "../prompt.ts";
 import { packageAt } from "../package-plan.ts";
 import { portsText } from "../render/app-table.ts";
 import { followProgress } from "../follow-progress.ts";
-import { adviceOnSettings, readAssignments, setFileOption, setStdinOption } from "../assignments.ts";
+import {
+  adviceOnSettings,
+  readAssignments,
+  setFileOption,
+  setStdinOption,
+  type Assignments,
+} from "../assignments.ts";
 import { calls, type App } from "../transport/calls.ts";
 
-interface InstallOptions extends AcceptOptions, PlacementOptions {
+interface InstallOptions extends AcceptOptions, PlacementOptions, ComeUpOptions, Omit<Assignments, "pairs"> {
   readonly source?: string;
   readonly name?: string;
   readonly branch?: string;
   readonly tag?: string;
   readonly set?: readonly string[];
   readonly start?: boolean;
-  readonly wait?: boolean;
-  readonly setFile?: readonly string[];
-  readonly setStdin?: string;
   readonly private?: boolean;
   readonly portAuto?: boolean;
 }

@@ -1,7 +1,7 @@
 /** Output of others that comes in pieces: as it is on a pipe, with its control characters escaped on a terminal (T44). */
-import { once } from "node:events";
 import { StringDecoder } from "node:string_decoder";
 import type { OutputStream } from "../host.ts";
+import { drained } from "../transport/http.ts";
 import { escapeLines } from "./escape.ts";
 
 export class ByteOutput {
@@ -28,12 +28,8 @@ export class ByteOutput {
   }
 
   async #send(data: string | Uint8Array): Promise<void> {
-    if (data.length === 0 || this.#stream.write(data)) return;
     // A reader that goes away closes the stream instead.
-    const settled = new AbortController();
-    const { signal } = settled;
-    await Promise.race([once(this.#stream, "drain", { signal }), once(this.#stream, "close", { signal })]);
-    settled.abort();
+    if (data.length > 0 && !this.#stream.write(data)) await drained(this.#stream);
   }
 }
 

@@ -44,9 +44,7 @@ export class FallbackClient implements Client {
   ): Promise<Response> {
     const silent = new AbortController();
     const { signal } = options;
-    const stop = (): void => silent.abort();
-    signal?.addEventListener("abort", stop);
-    if (signal?.aborted === true) stop();
+    const either = signal === undefined ? silent.signal : AbortSignal.any([signal, silent.signal]);
     const slow = setTimeout(() => {
       this.#daemon.isThere().then(
         (isAlive) => {
@@ -56,7 +54,7 @@ export class FallbackClient implements Client {
       );
     }, this.#fallback.slowMs);
     try {
-      const answer = await this.#daemon.call(call, request, { ...options, signal: silent.signal });
+      const answer = await this.#daemon.call(call, request, { ...options, signal: either });
       this.#isAlive = true;
       return answer;
     } catch (error) {
@@ -66,7 +64,6 @@ export class FallbackClient implements Client {
       return await inProcess.call(call, request, options);
     } finally {
       clearTimeout(slow);
-      signal?.removeEventListener("abort", stop);
     }
   }
 

@@ -4,7 +4,6 @@
  */
 import type { ClientHttp2Stream, OutgoingHttpHeaders } from "node:http2";
 import { connect, type Socket } from "node:net";
-import type { Writable } from "node:stream";
 import { SvcError } from "../../errors.ts";
 import { AnswerParser } from "./answer-parser.ts";
 
@@ -83,7 +82,7 @@ export function send(endpoint: Endpoint, request: HttpRequest): Promise<HttpAnsw
 }
 
 /** Resolves when a stream takes more, or nothing any more. */
-export function drained(stream: Writable): Promise<void> {
+export function drained(stream: NodeJS.WritableStream): Promise<void> {
   return new Promise((resolve) => {
     const end = (): void => {
       stream.off("drain", end);

@@ -1,9 +1,10 @@
 /** Runs the command line in this process with streams that remember. */
 import { join } from "node:path";
 import { PassThrough, Writable } from "node:stream";
-import { runCli, type CliDependencies } from "../../../src/cli/cli.ts";
+import { runCli } from "../../../src/cli/cli.ts";
 import { runFirstStage } from "../../../src/cli/first-stage.ts";
 import type { CliHost } from "../../../src/cli/host.ts";
+import type { CliDependencies } from "../../../src/cli/run-command.ts";
 import { programs } from "../../support/programs.ts";
 
 export interface SvcRun {
