@@ -1,5 +1,6 @@
 /** The end of an archive, which anybody may have written: longer or fuller than any is damaged, and is not parsed (docs/threat-model.md). */
 import { hash } from "node:crypto";
+import { inspect } from "node:util";
 import { zstdCompressSync } from "node:zlib";
 import test from "ava";
 import { SvcError } from "../../src/errors.ts";
@@ -65,6 +66,63 @@ for (const [what, bytes] of Object.entries({
   test(`an end that is ${what} is damaged`, async (t) => {
     const error = await t.throwsAsync(readFooter(fileOf(bytes())));
     t.like(error, { reason: "archive_damaged", message: "the archive has a damaged end" });
+  });
+}
+
+type Tree = Record<string, unknown>;
+
+const damagedEnd = "has a damaged end";
+const unknownFormat = "is of a format that this version of svc does not know";
+const foreignTrees = "has trees that are none of an app's";
+const long = "x".repeat(4097);
+
+for (const [path, value, why] of [
+  ["format", 3, unknownFormat],
+  ["format", 2, unknownFormat],
+  ["since", "another", unknownFormat],
+  ...["svc_version", "created_at", "mode", "host"].map((key) => [key, "two\nlines", damagedEnd] as const),
+  ["host", undefined, damagedEnd],
+  ["host", "x".repeat(257), damagedEnd],
+  ...["id", "name", "package_id", "runtime", "version", "owner"].map(
+    (key) => [`app.${key}`, "two\nlines", damagedEnd] as const,
+  ),
+  ["app", [], damagedEnd],
+  ["app.owner_uid", 2 ** 32 - 1, damagedEnd],
+  ["app.run_uid", 2 ** 32 - 1, damagedEnd],
+  ["app.run_uid", 8, "has files of another user than its app's"],
+  ["app.settings", [], damagedEnd],
+  ["app.accepted", undefined, damagedEnd],
+  ["app.accepted.licenses", [1], damagedEnd],
+  ["app.accepted.permissions", "all", damagedEnd],
+  ["app.origin", null, damagedEnd],
+  ["app.origin.kind", "s3", "has an origin of an unknown kind"],
+  ["app.origin.url", long, "has an origin that is too long"],
+  ["app.origin.directory", long, "has an origin that is too long"],
+  ["app.origin.directory", 5, damagedEnd],
+  ...["source", "branch", "tag", "commit"].map(
+    (key) => [`app.origin.${key}`, "two\nlines", damagedEnd] as const,
+  ),
+  ["trees", [1], damagedEnd],
+  ["trees", [], foreignTrees],
+  ["trees", ["repo", "../other"], foreignTrees],
+  ["trees", ["volumes/../../other"], foreignTrees],
+  ...["framesBytes", "tarBytes", "contentBytes", "entries"].map(
+    (key) => [`parts.${key}`, -1, damagedEnd] as const,
+  ),
+  ["parts.entries", 1.5, damagedEnd],
+  ["parts.index.bytes", 2 ** 31 + 1, damagedEnd],
+  ["parts.table.sha256", "0", damagedEnd],
+  ["warnings", [1], damagedEnd],
+] as const) {
+  test(`an end whose ${path} is ${inspect(value).slice(0, 40)} is refused`, async (t) => {
+    const wrong = structuredClone(footer) as unknown as Tree;
+    const names = path.split(".");
+    const last = names.pop() ?? "";
+    const holder = names.reduce((tree, name) => tree[name] as Tree, wrong);
+    holder[last] = value;
+    const end = endWith(JSON.stringify(wrong));
+    const error = await t.throwsAsync(readFooter(fileOf(end)), { instanceOf: SvcError });
+    t.is(error.message, `the archive ${why}`);
   });
 }
 

@@ -7,6 +7,7 @@ import { newArchiveName } from "../../src/backups/archive-name.ts";
 import { Catalogue } from "../../src/backups/catalogue.ts";
 import { settleLeftovers } from "../../src/backups/leftovers.ts";
 import { LocalStorage } from "../../src/backups/storages/local-storage.ts";
+import { SvcError } from "../../src/errors.ts";
 import { currentExecutor } from "../../src/store/executors.ts";
 import { temporaryStore } from "../store/support/temporary-store.ts";
 
@@ -37,4 +38,18 @@ test("an upload that somebody is at is left alone, and one that was given up is 
   t.like(known, [{ name: whole.name, isWhole: true }]);
   t.is(known.length, 1);
   t.deepEqual(await readdir(join(dir, "web")), [whole.name]);
+});
+
+test("an upload to a storage that cannot be asked is settled another time", async (t) => {
+  await using temporary = await temporaryStore();
+  const catalogue = new Catalogue(temporary.store, await currentExecutor(), Date.now, () => undefined);
+  const ref = { storage: "far", appId: "web", name: "of web" };
+  await catalogue.announce(ref);
+  await catalogue.leave(ref);
+  const storage = { open: () => Promise.reject(new SvcError("unavailable", "it is far away")) } as never;
+  const warned: unknown[] = [];
+  const log = { warn: (fields: unknown) => void warned.push(fields) } as never;
+  await settleLeftovers({ storages: { open: () => storage }, catalogue, log });
+  t.like(catalogue.announced(), [{ ...ref, isWhole: false }]);
+  t.like(warned, [{ storage: "far", err: { message: "it is far away" } }]);
 });

@@ -73,6 +73,19 @@ test("an app is overdue an hour after its policy wanted a backup, until there is
   t.false(states.of(all.app("web"))?.overdue);
 });
 
+test("a policy that is set anew waits from then on, and forgets what went wrong before", async (t) => {
+  await using all = await setUp(["web"]);
+  const { clock, states, catalogue } = all;
+  await catalogue.setPolicy("web", JSON.stringify(nightly));
+  await catalogue.setPolicyError("web", "the disk is full");
+  clock.pass(17 * hourMs);
+  t.true(states.of(all.app("web"))?.overdue);
+  t.is(states.policyOf(all.app("web")).lastError, "the disk is full");
+  await catalogue.setPolicy("web", JSON.stringify(nightly));
+  t.not(states.of(all.app("web"))?.overdue, true);
+  t.is(states.policyOf(all.app("web")).lastError, "");
+});
+
 test("the alert of a backup that is overdue begins and ends with the app's own state", async (t) => {
   await using all = await setUp(["web"]);
   const { clock, states, catalogue } = all;
