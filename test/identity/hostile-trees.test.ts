@@ -50,6 +50,7 @@ test("no operation follows a planted symlink", async (t) => {
       user.copyTree({ root: app, path }, { root: app, path: "copy" }),
       user.copyTree({ root: app, path: "data" }, { root: app, path }),
       user.extractTar(app, path, Readable.from([])),
+      user.runCommand(["true"], { cwd: { root: app, path } }),
       user.spawnDetached(["true"], { log: { root: app, path } }),
     ]) {
       await assertFails(t, work, "failed_precondition", /symbolic links are not followed/);
