@@ -1,4 +1,6 @@
+import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
+import { once } from "node:events";
 import { readdirSync } from "node:fs";
 import { chmod, link, lstat, mkdir, mkdtemp, readFile, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -9,6 +11,7 @@ import test from "ava";
 import fc from "fast-check";
 import { writeFile as writeWhole } from "../../src/identity/helper/files.mjs";
 import { Syscalls } from "../../src/identity/helper/host/syscalls.mjs";
+import { eventually } from "../support/eventually.ts";
 import { assertFails, createWorld, rootTest, someUid } from "./support/world.ts";
 
 test("directories and files are made with the exact mode, as their owner", async (t) => {
@@ -116,6 +119,20 @@ test("measure agrees with du, hard links counted once", async (t) => {
   t.deepEqual((await user.measure(app, ["b", "a"])).sizes, du("b", "a"));
   t.deepEqual((await user.measure(app, ["."])).sizes, du("."));
   t.deepEqual((await user.measure(app, ["b/g", "none"])).sizes, [...du("b/g"), 0]);
+});
+
+test("a stream that is given up ends its work, also while nothing comes", async (t) => {
+  await using world = await createWorld();
+  const path = join(world.app, "f");
+  await world.user.writeFile(world.app, "f", "line\n");
+  const files = await world.identities.hostFiles(someUid);
+  const following = files.tail(path, { lines: 1, follow: true });
+  await once(following, "data");
+  const script = 'readlink /proc/[0-9]*/fd/* 2>/dev/null | grep -cFx -- "$0"; true';
+  const readers = () => execFileSync("sh", ["-c", script, path], { encoding: "utf8" }).trim();
+  t.is(readers(), "1");
+  following.destroy();
+  await eventually(() => assert.equal(readers(), "0"));
 });
 
 test("openRead streams from an offset, with backpressure, and ends when it is destroyed", async (t) => {
