@@ -80,7 +80,7 @@ export class AppUpdates implements Disposable {
         const { uid } = caller;
         const [apps, svc] = await Promise.all([
           this.#lookAt(caller, ended),
-          packages.newerSvc(version, { uid }, { signal: ended }),
+          packages.newerSvc(version, uid, { signal: ended }),
         ]);
         return { apps, svc };
       });
@@ -126,7 +126,7 @@ export class AppUpdates implements Disposable {
     const { id, version, ownerUid: uid } = app;
     let availableVersion: string | undefined;
     try {
-      availableVersion = await packages.newerVersion(app, { uid }, { signal });
+      availableVersion = await packages.newerVersion(app, uid, { signal });
       found.set(app, availableVersion);
       const image = await apps.image(id, true, { uid, root: false, ownerUid: uid }, signal);
       const problem = unansweredIn(image);

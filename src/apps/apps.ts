@@ -316,7 +316,7 @@ export class Apps implements AsyncDisposable {
     work: WorkOptions,
   ): Promise<FoundPackages> {
     using _turn = await this.#turns.take(caller, work);
-    return await this.#options.packages.search(words, source, { uid: caller.ownerUid }, work);
+    return await this.#options.packages.search(words, source, caller.ownerUid, work);
   }
 
   /** Resolves with the bytes that were freed. @throws SvcError see {@link Remover.remove} */

@@ -102,7 +102,7 @@ export class BackupHold {
     const step = app?.manifest.backup?.after;
     if (app === undefined || step === undefined) return [];
     try {
-      await runStep(this.#options, runnable(app), step, "after", { ...(onProgress && { onProgress }) });
+      await runStep(this.#options, runnable(app), step, "after", { onProgress });
       return [];
     } catch (error) {
       log.warn({ err: error, app: id }, "what an app does after its backup failed");

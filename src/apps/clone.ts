@@ -95,7 +95,7 @@ export class Cloner {
     let doneBytes = 0;
     for (const part of copiedTrees) {
       doneBytes += await from.copy(part, target, part, {
-        ...(signal && { signal }),
+        signal,
         onProgress: (progress) =>
           onProgress?.({
             step: "copy",

@@ -73,7 +73,7 @@ export class Installer {
   async install(request: InstallRequest, caller: AppCaller, work: WorkOptions): Promise<string> {
     const { packages, settings, identities, runUidOf } = this.#options;
     const runUid = await runUidOf(caller.ownerUid);
-    await using resolved = await packages.resolve(request, { uid: caller.ownerUid }, work);
+    await using resolved = await packages.resolve(request, caller.ownerUid, work);
     const { manifest } = resolved;
     const { ownerUid } = caller;
     requireAcknowledgement(resolved, { ...request, ownerUid, accepted: nothingAccepted, again: "install" });

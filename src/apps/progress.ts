@@ -9,8 +9,8 @@ export type OnProgress = (progress: Progress) => void;
 /** What long work takes beside its arguments. */
 export interface WorkOptions {
   /** Cancels the work while it can be cancelled. */
-  signal?: AbortSignal;
-  onProgress?: OnProgress;
+  signal?: AbortSignal | undefined;
+  onProgress?: OnProgress | undefined;
   /** Aborts the signal for somebody else than whoever began it, see {@link cancelably}. */
   cancel?: () => void;
 }

@@ -45,7 +45,7 @@ async function exportRelease(
   const tree = await tools.identities.tree(app.directory, app.uid);
   const checkout = checkoutOf(app);
   await tree.makeDirs([checkout]);
-  await resolved.exportTo(app.uid, app.directory, checkout, { ...(signal && { signal }) });
+  await resolved.exportTo(app.uid, app.directory, checkout, { signal });
   // It came with the mode that the package's directory has.
   await tree.close(checkout);
   const volumes = app.manifest.volumes.map((volume) => join(appTree.volumes, volume.path));
@@ -79,7 +79,7 @@ async function canMove(tools: StepTools, app: RunnableApp, work: WorkOptions): P
   if (!(await moveEnvironments(tools, app, work))) return false;
   const identity = await tools.identities.as(app.uid);
   const { from } = placesOf(app);
-  const options = { cwd: join(app.directory, checkoutOf(app)), ...(work.signal && { signal: work.signal }) };
+  const options = { cwd: join(app.directory, checkoutOf(app)), signal: work.signal };
   // Of texts: programs name the place of their sources, too, and never look for it. Nor does what package managers note.
   const grep = ["grep", "-rqIF", "--exclude-dir=node_modules", "-e", from, "."];
   if ((await identity.runCommand(grep, options)).exitCode !== 1) return false;
@@ -109,7 +109,7 @@ async function moveEnvironments(tools: StepTools, app: RunnableApp, work: WorkOp
   const grep = ["grep", "-rlIZF", "-e", from, "."];
   const sed = ["sed", "-i", "-e", `s|${escaped(from, /[\\.*[\]^$|]/g)}|${escaped(to, /[\\&|]/g)}|g`, "--"];
   for (const path of await virtualEnvironments(identity, app, work)) {
-    const options = { cwd: join(app.directory, path), ...(work.signal && { signal: work.signal }) };
+    const options = { cwd: join(app.directory, path), signal: work.signal };
     const { stdout } = await identity.runCommand(grep, options);
     const files = stdout.split("\0").filter((file) => file !== "");
     if (files.length === 0) continue;
@@ -160,7 +160,7 @@ async function virtualEnvironments(
   const { directory } = app;
   const checkout = checkoutOf(app);
   const find = ["find", checkout, "-maxdepth", "3", "-type", "f", "-name", mark, "-print"];
-  const { stdout } = await identity.runCommand(find, { cwd: directory, ...(signal && { signal }) });
+  const { stdout } = await identity.runCommand(find, { cwd: directory, signal });
   const found = stdout.split("\n").filter((path) => path.endsWith(`/${mark}`));
   return found.map(dirname).filter((path) => path !== checkout);
 }
@@ -197,7 +197,7 @@ export async function runStep(
       env: { ...fence.env, ...buildEnv, ...env },
       timeoutMs: command.timeoutMs,
       onLine,
-      ...(signal && { signal }),
+      signal,
     }),
   ).catch((error: unknown) => {
     const isTooLate = error instanceof SvcError && error.reason === "deadline_exceeded";

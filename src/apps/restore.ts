@@ -341,5 +341,5 @@ async function copyRest(
   if ((await identity.stat(root, path)) === undefined) return;
   const exclude = inTree.map((each) => each.slice(path.length + 1));
   const target = { root, path: staged(path) };
-  await identity.copyTree({ root, path }, target, { exclude, ...(signal && { signal }) });
+  await identity.copyTree({ root, path }, target, { exclude, signal });
 }

@@ -107,7 +107,7 @@ export class Upgrader {
     // Somebody may have started it between the first look and the lock.
     await this.#requireReady(app, request);
     await requireDirectory(this.#options, app);
-    await using resolved = await packages.resolveUpgrade(app, request.version, { uid: app.ownerUid }, work);
+    await using resolved = await packages.resolveUpgrade(app, request.version, app.ownerUid, work);
     if (isSameRelease(app, resolved)) {
       resolved.keep();
       return upToDate(app);
@@ -345,12 +345,8 @@ export class Upgrader {
    */
   async #isThere(app: AppRecord, { version }: UpgradeRequest, work: WorkOptions): Promise<boolean> {
     try {
-      await using resolved = await this.#options.packages.resolveUpgrade(
-        app,
-        version,
-        { uid: app.ownerUid },
-        work,
-      );
+      const { packages } = this.#options;
+      await using resolved = await packages.resolveUpgrade(app, version, app.ownerUid, work);
       return isSameRelease(app, resolved);
     } catch (error) {
       work.signal?.throwIfAborted();

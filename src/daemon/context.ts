@@ -214,17 +214,19 @@ async function buildContext(options: ContextOptions): Promise<DaemonContext> {
     manifests,
     yaml,
     cacheDir: join(config.store.dir, "cache"),
-    gitEnvironment: { extraEnv: config.apps.buildEnv },
-    gitLimits: {
-      // A commit must not be larger than what is kept of its user.
-      maxFetchBytes: Math.min(config.limits.maxFetchBytes, config.limits.maxCacheBytesPerUser),
-      maxMemoryBytes: config.limits.maxGitMemoryBytes,
+    git: {
+      environment: { extraEnv: config.apps.buildEnv },
+      limits: {
+        // A commit must not be larger than what is kept of its user.
+        maxFetchBytes: Math.min(config.limits.maxFetchBytes, config.limits.maxCacheBytesPerUser),
+        maxMemoryBytes: config.limits.maxGitMemoryBytes,
+      },
+      cacheBounds: {
+        maxBytesPerUser: config.limits.maxCacheBytesPerUser,
+        maxBytes: config.limits.maxCacheBytes,
+      },
+      login: (host, ownerUid) => credentials.loginFor("git", host, ownerUid),
     },
-    cacheBounds: {
-      maxBytesPerUser: config.limits.maxCacheBytesPerUser,
-      maxBytes: config.limits.maxCacheBytes,
-    },
-    gitLogin: (host, ownerUid) => credentials.loginFor("git", host, ownerUid),
     now,
     log,
   });

@@ -2,6 +2,7 @@
 import { lstat, readdir, readFile, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { mapBounded } from "../lib/map-bounded.ts";
+import { isText, isWhole, objectOf } from "../store/row-document.ts";
 
 export interface CacheBounds {
   /** Of the commits of one user. */
@@ -23,8 +24,14 @@ export interface CacheHold extends AsyncDisposable {
   keep: () => void;
 }
 
-/** Where a commit's size stands, in its directory. */
+/** What is written down beside a commit's objects, in this file. */
+export interface CommitFacts {
+  tree: string;
+  sizeBytes: number;
+}
+
 export const factsFile = "svc.json";
+const areFacts = objectOf<CommitFacts>({ tree: isText, sizeBytes: isWhole });
 
 /** The name of a commit's directory. */
 export const commitDirectory = (commit: string): string => `${commit}.git`;
@@ -134,7 +141,7 @@ export class CacheSpace {
       );
       // It went in this very moment.
       if (usedMs === undefined) return [];
-      const sizeBytes = isTemporary ? await allocatedBytes(path) : await sizeOf(path);
+      const sizeBytes = isTemporary ? await allocatedBytes(path) : ((await readFacts(path))?.sizeBytes ?? 0);
       return [{ uid, path, sizeBytes, usedMs, isTemporary }];
     });
     return entries.flat();
@@ -153,15 +160,13 @@ export async function allocatedBytes(path: string): Promise<number> {
   return sizes.reduce((sum, size) => sum + size, 0);
 }
 
-/** As it was written down when it was fetched. */
-async function sizeOf(gitDir: string): Promise<number> {
+/** Undefined where they cannot be read. */
+export async function readFacts(gitDir: string): Promise<CommitFacts | undefined> {
   try {
-    const { sizeBytes } = JSON.parse(await readFile(join(gitDir, factsFile), "utf8")) as {
-      sizeBytes: unknown;
-    };
-    return Number(sizeBytes);
+    const facts: unknown = JSON.parse(await readFile(join(gitDir, factsFile), "utf8"));
+    return areFacts(facts) ? facts : undefined;
   } catch {
-    return 0;
+    return undefined;
   }
 }
 

@@ -9,7 +9,7 @@ import { maxManifestBytes } from "./manifest-reader.ts";
 import { manifestFileName, type Manifest } from "./manifest.ts";
 import { missingManifest } from "./package-errors.ts";
 import type { ResolvedPackage } from "./resolved-package.ts";
-import type { PackageWork } from "./package-work.ts";
+import type { WorkOptions } from "../apps/progress.ts";
 import { SvcError } from "../errors.ts";
 
 export interface DirectoryPlace {
@@ -27,35 +27,37 @@ const excluded = [".git"];
 /** Reads the manifest of a directory. @throws SvcError `package_invalid`, `not_found`, `permission_denied`. */
 export async function readManifest(
   { path, callerUid, identities, manifests }: DirectoryPlace,
-  { signal }: PackageWork,
+  { signal }: WorkOptions,
 ): Promise<Manifest> {
   const reader = await identities.as(callerUid);
   const text = await reader
-    .readFile(path, manifestFileName, { ...(signal && { signal }), maxBytes: maxManifestBytes })
+    .readFile(path, manifestFileName, { signal, maxBytes: maxManifestBytes })
     .catch((error: unknown) => missingManifest(error, { url: path }));
   return manifests.parse(text.toString(), callerUid);
 }
 
 /** Reads the manifest and the licenses of a directory. @throws SvcError `package_invalid`, `not_found`, `permission_denied`. */
-export async function openDirectory(place: DirectoryPlace, work: PackageWork): Promise<ResolvedPackage> {
+export async function openDirectory(
+  place: DirectoryPlace,
+  { signal }: WorkOptions,
+): Promise<ResolvedPackage> {
   const { path, source, callerUid, identities } = place;
-  const manifest = await readManifest(place, work);
+  const manifest = await readManifest(place, { signal });
   const reader = await identities.as(callerUid);
-  const options = work.signal ? { signal: work.signal } : {};
   return {
     manifest,
     origin: { kind: "directory", url: path, source, branch: "", tag: "", commit: "" },
     version: manifest.version,
-    licenses: await collectLicenses(await reader.list(path, ".", options), (name) =>
-      reader.readFile(path, name, { ...options, maxBytes: maxLicenseBytes }),
+    licenses: await collectLicenses(await reader.list(path, ".", { signal }), (name) =>
+      reader.readFile(path, name, { signal, maxBytes: maxLicenseBytes }),
     ),
-    async exportTo(uid, root, target, { signal } = {}) {
-      const workOptions = signal ? { signal } : {};
+    async exportTo(uid, root, target, work = {}) {
       const owner = await identities.as(uid);
+      const options = { signal: work.signal };
       if (uid === callerUid) {
         const from = { root: path, path: "." };
-        await owner.copyTree(from, { root, path: target }, { ...workOptions, exclude: excluded });
-      } else await copyAcross(reader, path, owner, root, target, workOptions);
+        await owner.copyTree(from, { root, path: target }, { ...options, exclude: excluded });
+      } else await copyAcross(reader, path, owner, root, target, options);
     },
     keep: () => undefined,
     [Symbol.asyncDispose]: () => Promise.resolve(),
@@ -74,17 +76,8 @@ async function copyAcross(
   const archive = new PassThrough();
   const failed = new AbortController();
   const both = { signal: signal ? AbortSignal.any([signal, failed.signal]) : failed.signal };
-  const argv = [
-    "tar",
-    "-c",
-    "-f",
-    "-",
-    "-C",
-    path,
-    ...excluded.map((name) => `--exclude=./${name}`),
-    "--",
-    ".",
-  ];
+  const leavesOut = excluded.map((name) => `--exclude=./${name}`);
+  const argv = ["tar", "-c", "-f", "-", "-C", path, ...leavesOut, "--", "."];
   const sent = reader
     .runCommand(argv, { ...both, cwd: "/", stdout: archive })
     .then(({ exitCode, stderr }) => {

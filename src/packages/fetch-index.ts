@@ -1,5 +1,8 @@
 /** An index file over https, or over http on this machine. */
+import { Readable } from "node:stream";
+import { buffer } from "node:stream/consumers";
 import { SvcError } from "../errors.ts";
+import { limitBytes } from "../lib/byte-limit.ts";
 import { isLoopback } from "./git-url.ts";
 import { maxIndexBytes } from "./source-index.ts";
 
@@ -51,16 +54,10 @@ async function follow(url: string, signal: AbortSignal): Promise<Response> {
   throw failed(`${url} redirects more than ${maxRedirects} times`);
 }
 
-async function readText(response: Response): Promise<string> {
-  const chunks: Uint8Array[] = [];
-  let sizeBytes = 0;
-  const body: AsyncIterable<Uint8Array> | null = response.body;
-  for await (const chunk of body ?? []) {
-    sizeBytes += chunk.length;
-    if (sizeBytes > maxIndexBytes) throw failed(`the index is longer than ${maxIndexBytes} bytes`);
-    chunks.push(chunk);
-  }
-  return Buffer.concat(chunks).toString();
+async function readText({ body }: Response): Promise<string> {
+  if (body === null) return "";
+  const tooLong = (): Error => failed(`the index is longer than ${maxIndexBytes} bytes`);
+  return (await buffer(limitBytes(Readable.fromWeb(body), maxIndexBytes, tooLong))).toString();
 }
 
 function failed(message: string): SvcError<"unavailable"> {

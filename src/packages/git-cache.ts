@@ -6,7 +6,7 @@
  * meanwhile, and two processes that fetch the same commit at once do not disturb each other: the first one wins.
  */
 import { randomBytes } from "node:crypto";
-import { mkdir, readFile, rename, rm, utimes, writeFile } from "node:fs/promises";
+import { mkdir, rename, rm, utimes, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { SvcError } from "../errors.ts";
 import {
@@ -14,8 +14,10 @@ import {
   CacheSpace,
   commitDirectory,
   factsFile,
+  readFacts,
   type CacheBounds,
   type CacheHold,
+  type CommitFacts,
 } from "./cache-space.ts";
 import type { GitObjects, CachedCommit } from "./git-objects.ts";
 import type { GitRemote } from "./git-remote.ts";
@@ -23,7 +25,7 @@ import type { GitProcess } from "./git-process.ts";
 import type { Revision } from "./git-refs.ts";
 import { forwardGitProgress } from "./git-progress.ts";
 import { KeyedQueue } from "../lib/keyed-queue.ts";
-import type { PackageWork } from "./package-work.ts";
+import type { WorkOptions } from "../apps/progress.ts";
 
 /** A commit that stays in the cache until it is disposed of. */
 export interface HeldCommit extends CachedCommit {
@@ -37,12 +39,6 @@ export interface GitCacheOptions {
   objects: GitObjects;
   bounds: CacheBounds;
   now: () => number;
-}
-
-/** What is written down beside a commit's objects. */
-interface CommitFacts {
-  tree: string;
-  sizeBytes: number;
 }
 
 /** Repositories may not change what an export of them holds. */
@@ -65,7 +61,7 @@ export class GitCache {
   }
 
   /** The revision's commit, from the cache of `uid` or from the remote. */
-  async commit(remote: GitRemote, uid: number, revision: Revision, work: PackageWork): Promise<HeldCommit> {
+  async commit(remote: GitRemote, uid: number, revision: Revision, work: WorkOptions): Promise<HeldCommit> {
     return this.#queue.run(`${uid} ${revision.commit}`, work.signal, async () => {
       const directory = join(this.#options.directory, String(uid));
       await mkdir(directory, { recursive: true, mode: 0o700 });
@@ -110,25 +106,21 @@ export class GitCache {
     directory: string,
     remote: GitRemote,
     revision: Revision,
-    work: PackageWork,
+    { signal, onProgress }: WorkOptions,
   ): Promise<HeldCommit> {
     const { git, now } = this.#options;
     const temporary = join(directory, `fetch-${randomBytes(8).toString("hex")}`);
     const format = revision.commit.length === 64 ? ["--object-format=sha256"] : [];
-    const signal = work.signal && { signal: work.signal };
     try {
       await git.run(["init", "--quiet", "--bare", "--template=", ...format, "--", temporary], {
         subject: remote.gitUrl.url,
         timeoutMs: 30_000,
-        ...signal,
+        signal,
       });
       await mkdir(join(temporary, "info"), { recursive: true });
       await writeFile(join(temporary, "info", "attributes"), attributes);
-      const onStderrLine = forwardGitProgress(work.onProgress, now);
-      const { commit, tree } = await remote.fetch(revision, temporary, {
-        ...signal,
-        ...(onStderrLine && { onStderrLine }),
-      });
+      const onStderrLine = forwardGitProgress(onProgress, now);
+      const { commit, tree } = await remote.fetch(revision, temporary, { signal, onStderrLine });
       const facts: CommitFacts = { tree, sizeBytes: await allocatedBytes(temporary) };
       await writeFile(join(temporary, factsFile), JSON.stringify(facts), { flush: true });
       const gitDir = join(directory, commitDirectory(commit));
@@ -137,14 +129,6 @@ export class GitCache {
     } finally {
       await rm(temporary, { recursive: true, force: true });
     }
-  }
-}
-
-async function readFacts(gitDir: string): Promise<CommitFacts | undefined> {
-  try {
-    return JSON.parse(await readFile(join(gitDir, factsFile), "utf8")) as CommitFacts;
-  } catch {
-    return undefined;
   }
 }
 

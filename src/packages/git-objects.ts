@@ -91,7 +91,7 @@ export class GitObjects {
       timeoutMs: 60_000,
       maxOutputBytes: maxBatchBytes,
       stdin: Readable.from(entries.map(({ oid }) => `${oid}\n`)),
-      ...(signal && { signal }),
+      signal,
     });
     const files = new Map<string, string>();
     let at = 0;
@@ -127,7 +127,7 @@ export class GitObjects {
         subject,
         timeoutMs: fetchTimeoutMs,
         stdout: output,
-        ...(signal && { signal }),
+        signal,
       })
       .catch(() => undefined);
     return limitBytes(output, maxExportBytes, () =>
@@ -146,7 +146,7 @@ export class GitObjects {
       subject,
       timeoutMs: 60_000,
       maxOutputBytes,
-      ...(signal && { signal }),
+      signal,
     });
   }
 }

@@ -14,7 +14,7 @@ export interface GitRunOptions {
   subject: string;
   /** Milliseconds until it is killed. */
   timeoutMs: number;
-  signal?: AbortSignal;
+  signal?: AbortSignal | undefined;
   transport?: GitTransport;
   /** Added to git's environment. */
   env?: Readonly<Record<string, string>>;
@@ -24,7 +24,7 @@ export interface GitRunOptions {
   /** More standard output than this fails. Default 16 MiB; without meaning for `stdout`. */
   maxOutputBytes?: number;
   /** Each line of standard error; carriage returns end lines too. */
-  onStderrLine?: (line: string) => void;
+  onStderrLine?: ((line: string) => void) | undefined;
 }
 
 const keptStderrLines = 20;

@@ -1,5 +1,5 @@
 /** Git's progress lines as progress of ours. */
-import type { OnPackageProgress } from "./package-work.ts";
+import type { OnProgress } from "../apps/progress.ts";
 
 const units: Readonly<Record<string, number>> = { bytes: 1, KiB: 2 ** 10, MiB: 2 ** 20, GiB: 2 ** 30 };
 
@@ -25,7 +25,7 @@ function parseGitProgress(line: string): FetchProgress | undefined {
 
 /** Passes git's progress on, at most ten times a second. */
 export function forwardGitProgress(
-  onProgress: OnPackageProgress | undefined,
+  onProgress: OnProgress | undefined,
   now: () => number,
 ): ((line: string) => void) | undefined {
   if (onProgress === undefined) return undefined;

@@ -20,7 +20,7 @@ import {
   type GitSurroundings,
 } from "./git-command.ts";
 import { gitFailure } from "./git-failure.ts";
-import type { GitProcess } from "./git-process.ts";
+import type { GitProcess, GitRunOptions } from "./git-process.ts";
 import { readRefs, type RemoteRefs, type Revision } from "./git-refs.ts";
 import type { GitUrl } from "./git-url.ts";
 
@@ -48,10 +48,7 @@ export const defaultGitLimits: GitLimits = {
   maxMemoryBytes: 512 * 2 ** 20,
 };
 
-export interface FetchOptions {
-  signal?: AbortSignal;
-  onStderrLine?: (line: string) => void;
-}
+export type FetchOptions = Pick<GitRunOptions, "signal" | "onStderrLine">;
 
 /** Some 35,000 refs. */
 const maxRefsBytes = 2 * 2 ** 20;
@@ -90,7 +87,7 @@ export function networkRemote(
         env,
         timeoutMs: limits.listTimeoutMs,
         maxOutputBytes: maxRefsBytes,
-        ...(signal && { signal }),
+        signal,
       });
       return readRefs(output.toString());
     },
@@ -147,7 +144,7 @@ async function resolveHead(
 ): Promise<FetchedCommit> {
   const output = await git.run(
     ["-C", gitDir, "rev-parse", "refs/svc/head^{commit}", "refs/svc/head^{tree}"],
-    { subject, timeoutMs: 30_000, ...(signal && { signal }) },
+    { subject, timeoutMs: 30_000, signal },
   );
   const [commit = "", tree = ""] = output.toString().trim().split("\n");
   return { commit, tree };
@@ -260,11 +257,7 @@ export function localRemote(gitUrl: GitUrl & { path: string }, options: LocalRem
     gitUrl,
     async listRefs(signal) {
       const identity = await identities.as(uid);
-      const run = {
-        timeoutMs: limits.listTimeoutMs,
-        maxOutputBytes: maxRefsBytes,
-        ...(signal && { signal }),
-      };
+      const run = { timeoutMs: limits.listTimeoutMs, maxOutputBytes: maxRefsBytes, signal };
       const head = await runAsCaller(identity, ["rev-parse", "--symbolic-full-name", "HEAD"], run).catch(
         (error: unknown) => {
           // A HEAD that points to no commit yet is no reason to refuse its tags.
@@ -286,7 +279,7 @@ export function localRemote(gitUrl: GitUrl & { path: string }, options: LocalRem
     },
     async fetch(revision, gitDir, { signal }) {
       const identity = await identities.as(uid);
-      const run = { timeoutMs: limits.fetchTimeoutMs, ...(signal && { signal }) };
+      const run = { timeoutMs: limits.fetchTimeoutMs, signal };
       const tree = (
         await runAsCaller(identity, ["rev-parse", "--verify", `${revision.commit}^{tree}`], run)
       ).trim();

@@ -17,7 +17,7 @@ import {
   type GitRemote,
 } from "./git-remote.ts";
 import type { GitUrl } from "./git-url.ts";
-import type { PackageWork } from "./package-work.ts";
+import type { WorkOptions } from "../apps/progress.ts";
 import type { RevisionWish } from "./spec.ts";
 
 const defaultCacheBounds: CacheBounds = { maxBytesPerUser: 2 * 2 ** 30, maxBytes: 8 * 2 ** 30 };
@@ -26,6 +26,7 @@ export interface GitRepositoriesOptions {
   /** The daemon's own cache of commits. */
   cacheDirectory: string;
   identities: Identities;
+  /** What git is given of the daemon's environment. Default: nothing. */
   environment?: GitEnvironment;
   limits?: Partial<GitLimits>;
   /** Default: 2 GiB for a user, 8 GiB for all. */
@@ -92,15 +93,16 @@ export class GitRepositories {
 }
 
 export class GitRepository {
+  /** Who may see what it answers: the same text for all who may. */
+  readonly scope: string;
   readonly #remote: GitRemote;
-  readonly #scope: string;
   readonly #uid: number;
   readonly #cache: GitCache;
   readonly #objects: GitObjects;
 
   constructor(remote: GitRemote, scope: string, uid: number, cache: GitCache, objects: GitObjects) {
     this.#remote = remote;
-    this.#scope = scope;
+    this.scope = scope;
     this.#uid = uid;
     this.#cache = cache;
     this.#objects = objects;
@@ -110,24 +112,19 @@ export class GitRepository {
     return this.#remote.gitUrl.url;
   }
 
-  /** Who may see what it answers: the same text for all who may. */
-  get scope(): string {
-    return this.#scope;
-  }
-
   /** Branches and tags as they are now. */
-  listRefs({ signal, onProgress }: PackageWork): Promise<RemoteRefs> {
+  listRefs({ signal, onProgress }: WorkOptions): Promise<RemoteRefs> {
     onProgress?.({ step: "resolve", message: `Asking ${this.url} for its versions` });
     return this.#remote.listRefs(signal);
   }
 
   /** The files of what is wished for; of the newest version without a wish. */
-  async checkout(wish: RevisionWish, work: PackageWork, directory = "."): Promise<GitCheckout> {
+  async checkout(wish: RevisionWish, work: WorkOptions, directory = "."): Promise<GitCheckout> {
     const refs = await this.listRefs(work);
     return this.checkoutRevision(pickRevision(refs, wish, this.url), work, directory);
   }
 
-  async checkoutRevision(revision: Revision, work: PackageWork, directory = "."): Promise<GitCheckout> {
+  async checkoutRevision(revision: Revision, work: WorkOptions, directory = "."): Promise<GitCheckout> {
     work.onProgress?.({
       step: "fetch",
       message: `Fetching ${revision.tag || revision.branch} of ${this.url}`,

@@ -2,12 +2,12 @@
 import { invalidField, SvcError } from "../errors.ts";
 import type { Identities } from "../identity/identities.ts";
 import { openDirectory, readManifest, type DirectoryPlace } from "./directory-package.ts";
-import { GitPackages, versionOf } from "./git-package.ts";
-import type { GitRepositories } from "./git-repositories.ts";
+import { openGitPackage, versionOf, type GitPlace } from "./git-package.ts";
+import type { GitCheckout, GitRepositories } from "./git-repositories.ts";
 import { isNewerTag, pickRevision, type RemoteRefs, type Revision } from "./git-refs.ts";
 import { parseGitUrl, type GitUrl } from "./git-url.ts";
 import type { ManifestParser } from "./manifest-parser.ts";
-import type { PackageWork } from "./package-work.ts";
+import type { WorkOptions } from "../apps/progress.ts";
 import type { SvcRelease } from "./source-index.ts";
 import type { FoundPackages, Sources } from "./sources.ts";
 import { isRefName, parseSpec, type PackageRequest, type RevisionWish } from "./spec.ts";
@@ -21,11 +21,6 @@ export interface InstalledPackage {
   readonly version: string;
 }
 
-/** Who asks. */
-export interface PackageCaller {
-  readonly uid: number;
-}
-
 export interface PackageResolverParts {
   identities: Identities;
   git: GitRepositories;
@@ -35,11 +30,9 @@ export interface PackageResolverParts {
 
 export class PackageResolver {
   readonly #parts: PackageResolverParts;
-  readonly #gitPackages: GitPackages;
 
   constructor(parts: PackageResolverParts) {
     this.#parts = parts;
-    this.#gitPackages = new GitPackages(parts.identities, parts.manifests);
   }
 
   /** Bytes that fetched packages take: those of a user, or of all users without `uid`. */
@@ -49,41 +42,38 @@ export class PackageResolver {
 
   /**
    * Finds the package that a request means, and reads its manifest and licenses.
+   * @param uid who asks, as everywhere here
    * @throws SvcError `invalid_request`, `not_found`, `ambiguous`, `source_failed`, `git_failed`, `package_invalid`.
    */
-  async resolve(
-    request: PackageRequest,
-    caller: PackageCaller,
-    work: PackageWork = {},
-  ): Promise<ResolvedPackage> {
+  async resolve(request: PackageRequest, uid: number, work: WorkOptions = {}): Promise<ResolvedPackage> {
     const spec = parseSpec(request);
-    if (spec.kind === "directory") return this.#directory(spec.path, "", caller, work);
+    if (spec.kind === "directory") return this.#directory(spec.path, "", uid, work);
     if (spec.kind === "git")
-      return this.#fromGit({ gitUrl: spec.gitUrl, source: "" }, spec.revision, caller, work);
-    const listed = await this.#parts.sources.find(spec.name, spec.source, caller.uid, work);
+      return this.#fromGit({ gitUrl: spec.gitUrl, source: "" }, spec.revision, uid, work);
+    const listed = await this.#parts.sources.find(spec.name, spec.source, uid, work);
     const { place, source } = listed;
     if (place.kind === "directory") {
       refuseRevision(spec.revision, listed.id);
-      return this.#directory(place.path, source, caller, work);
+      return this.#directory(place.path, source, uid, work);
     }
     if (place.kind === "git")
-      return this.#fromGit({ gitUrl: place.gitUrl, source }, spec.revision, caller, work);
+      return this.#fromGit({ gitUrl: place.gitUrl, source }, spec.revision, uid, work);
     refuseRevision(spec.revision, listed.id);
-    return this.#gitDirectory({ gitUrl: place.gitUrl, source, directory: place.directory }, caller, work);
+    return this.#gitDirectory({ gitUrl: place.gitUrl, source, directory: place.directory }, uid, work);
   }
 
   /** @throws SvcError as {@link Sources.search} */
   search(
     words: readonly string[],
     source: string | undefined,
-    caller: PackageCaller,
-    work: PackageWork,
+    uid: number,
+    work: WorkOptions,
   ): Promise<FoundPackages> {
-    return this.#parts.sources.search(words, source, caller.uid, work);
+    return this.#parts.sources.search(words, source, uid, work);
   }
 
   /** @see Sources.newerSvc */
-  newerSvc(current: string, { uid }: PackageCaller, work: PackageWork): Promise<SvcRelease | undefined> {
+  newerSvc(current: string, uid: number, work: WorkOptions): Promise<SvcRelease | undefined> {
     return this.#parts.sources.newerSvc(current, uid, work);
   }
 
@@ -94,10 +84,10 @@ export class PackageResolver {
   async resolveUpgrade(
     installed: Pick<InstalledPackage, "origin" | "packageId">,
     version: string,
-    caller: PackageCaller,
-    work: PackageWork = {},
+    uid: number,
+    work: WorkOptions = {},
   ): Promise<ResolvedPackage> {
-    const origin = await this.#originNow(installed, caller, work);
+    const origin = await this.#originNow(installed, uid, work);
     const { source, directory } = origin;
     if (origin.kind === "directory" || directory !== undefined) {
       if (version !== "")
@@ -105,33 +95,28 @@ export class PackageResolver {
     } else if (version !== "" && !isRefName(version)) {
       throw invalidField("version", `${JSON.stringify(version)} is no tag name`);
     }
-    if (origin.kind === "directory") return this.#directory(origin.url, source, caller, work);
+    if (origin.kind === "directory") return this.#directory(origin.url, source, uid, work);
     const gitUrl = storedUrl(origin);
-    if (directory !== undefined) return this.#gitDirectory({ gitUrl, source, directory }, caller, work);
-    const repository = this.#parts.git.open(gitUrl, caller.uid);
+    if (directory !== undefined) return this.#gitDirectory({ gitUrl, source, directory }, uid, work);
+    const repository = this.#parts.git.open(gitUrl, uid);
     const refs = await repository.listRefs(work);
     const revision = upgradeRevision(refs, origin, version);
-    return this.#gitPackages.open(
-      await repository.checkoutRevision(revision, work),
-      { gitUrl, source },
-      caller.uid,
-      work,
-    );
+    return this.#open(await repository.checkoutRevision(revision, work), { gitUrl, source }, uid, work);
   }
 
   /** What an upgrade of an app would go to; undefined where nothing is newer. */
   async newerVersion(
     installed: InstalledPackage,
-    caller: PackageCaller,
-    work: PackageWork = {},
+    uid: number,
+    work: WorkOptions = {},
   ): Promise<string | undefined> {
-    const origin = await this.#originNow(installed, caller, work);
+    const origin = await this.#originNow(installed, uid, work);
     if (origin.kind === "directory") {
-      const { version } = await readManifest(this.#directoryPlace(origin.url, origin.source, caller), work);
+      const { version } = await readManifest(this.#directoryPlace(origin.url, origin.source, uid), work);
       const isNewer = version !== installed.version && isNewerTag(version, installed.version) !== false;
       return isNewer ? version : undefined;
     }
-    const refs = await this.#parts.git.open(storedUrl(origin), caller.uid).listRefs(work);
+    const refs = await this.#parts.git.open(storedUrl(origin), uid).listRefs(work);
     const revision =
       origin.directory === undefined ? upgradeRevision(refs, origin, "") : trackedRevision(refs, origin.url);
     return revision.commit === origin.commit ? undefined : versionOf(revision);
@@ -140,12 +125,12 @@ export class PackageResolver {
   /** Where a package is now: what comes with svc lies somewhere else in each version of it. */
   async #originNow(
     { origin, packageId }: Pick<InstalledPackage, "origin" | "packageId">,
-    caller: PackageCaller,
-    work: PackageWork,
+    uid: number,
+    work: WorkOptions,
   ): Promise<PackageOrigin> {
     const { sources } = this.#parts;
     if (origin.kind !== "directory" || !sources.isShipped(origin.source)) return origin;
-    const { place } = await sources.find(packageId, origin.source, caller.uid, work);
+    const { place } = await sources.find(packageId, origin.source, uid, work);
     if (place.kind === "directory") return { ...origin, url: place.path };
     const directory = place.kind === "git" ? {} : { directory: place.directory };
     return { ...origin, ...directory, kind: "git", url: place.gitUrl.url };
@@ -154,34 +139,39 @@ export class PackageResolver {
   async #fromGit(
     place: { gitUrl: GitUrl; source: string },
     wish: RevisionWish,
-    caller: PackageCaller,
-    work: PackageWork,
+    uid: number,
+    work: WorkOptions,
   ): Promise<ResolvedPackage> {
-    const repository = this.#parts.git.open(place.gitUrl, caller.uid);
-    return this.#gitPackages.open(await repository.checkout(wish, work), place, caller.uid, work);
+    const repository = this.#parts.git.open(place.gitUrl, uid);
+    return this.#open(await repository.checkout(wish, work), place, uid, work);
   }
 
   async #gitDirectory(
     place: { gitUrl: GitUrl; source: string; directory: string },
-    caller: PackageCaller,
-    work: PackageWork,
+    uid: number,
+    work: WorkOptions,
   ): Promise<ResolvedPackage> {
-    const repository = this.#parts.git.open(place.gitUrl, caller.uid);
+    const repository = this.#parts.git.open(place.gitUrl, uid);
     const revision = trackedRevision(await repository.listRefs(work), repository.url);
     const checkout = await repository.checkoutRevision(revision, work, place.directory);
-    return this.#gitPackages.open(checkout, place, caller.uid, work);
+    return this.#open(checkout, place, uid, work);
   }
 
-  #directory(
-    path: string,
-    source: string,
-    caller: PackageCaller,
-    work: PackageWork,
+  #open(
+    checkout: GitCheckout,
+    place: Pick<GitPlace, "gitUrl" | "source" | "directory">,
+    callerUid: number,
+    work: WorkOptions,
   ): Promise<ResolvedPackage> {
-    return openDirectory(this.#directoryPlace(path, source, caller), work);
+    const { identities, manifests } = this.#parts;
+    return openGitPackage(checkout, { ...place, callerUid, identities, manifests }, work);
   }
 
-  #directoryPlace(path: string, source: string, { uid: callerUid }: PackageCaller): DirectoryPlace {
+  #directory(path: string, source: string, uid: number, work: WorkOptions): Promise<ResolvedPackage> {
+    return openDirectory(this.#directoryPlace(path, source, uid), work);
+  }
+
+  #directoryPlace(path: string, source: string, callerUid: number): DirectoryPlace {
     const { identities, manifests } = this.#parts;
     return { path, source, callerUid, identities, manifests };
   }

@@ -1,7 +1,7 @@
 /** A package that was found, as far as an install needs it. */
 import type { LicenseText } from "./licenses.ts";
 import type { Manifest } from "./manifest.ts";
-import type { PackageWork } from "./package-work.ts";
+import type { WorkOptions } from "../apps/progress.ts";
 
 /** Where a package came from; texts are empty where they do not apply. Plain JSON, kept with the app for its upgrades. */
 export interface PackageOrigin {
@@ -29,7 +29,7 @@ export interface ResolvedPackage extends AsyncDisposable {
    * Lays the files out in `path` beneath `root` (made when missing, else empty) with the identity of `uid`.
    * The package itself is read with the identity of whoever resolved it.
    */
-  exportTo: (uid: number, root: string, path: string, work?: PackageWork) => Promise<void>;
+  exportTo: (uid: number, root: string, path: string, work?: WorkOptions) => Promise<void>;
   /** Lets what was fetched for it stay in the cache; of a package that is not kept nothing stays. */
   keep: () => void;
 }

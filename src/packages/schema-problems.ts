@@ -1,6 +1,7 @@
 /** Holds a document against a JSON Schema, and says what is wrong in sentences with lines. */
 import type { ErrorObject, Options, ValidateFunction } from "ajv";
 import type { JsonValue } from "../lib/json.ts";
+import { pointerKey } from "./field-path.ts";
 import type { DocumentPath, Problem, YamlDocument } from "./yaml-document.ts";
 
 /** More than this many problems help nobody. */
@@ -106,7 +107,7 @@ function pathOf(pointer: string, root: JsonValue): (string | number)[] {
   const steps: (string | number)[] = [];
   let value: JsonValue | undefined = root;
   for (const part of pointer.split("/").slice(1)) {
-    const key = part.replaceAll("~1", "/").replaceAll("~0", "~");
+    const key = pointerKey(part);
     if (Array.isArray(value)) {
       steps.push(Number(key));
       value = value[Number(key)];

@@ -3,6 +3,7 @@ import { isDeepStrictEqual } from "node:util";
 import type { JsonObject, JsonValue } from "../lib/json.ts";
 import { secretMask } from "../lib/secret-mask.ts";
 import type { SettingDocument } from "../../gen/manifest-document.ts";
+import { pointerKey } from "./field-path.ts";
 import { settingsOf, type Manifest } from "./manifest.ts";
 import { expandPlaceholders, placeholdersIn } from "./placeholders.ts";
 
@@ -114,9 +115,9 @@ class FileWriter {
     const document = this.#documents.get(path) ?? {};
     this.#documents.set(path, document);
     const steps = pointer.split("/").slice(1);
-    const last = unescapePointer(steps.pop() ?? "");
+    const last = pointerKey(steps.pop() ?? "");
     let place = document;
-    for (const step of steps.map(unescapePointer)) {
+    for (const step of steps.map(pointerKey)) {
       const next = Object.hasOwn(place, step) ? place[step] : undefined;
       const child = typeof next === "object" && next !== null && !Array.isArray(next) ? next : {};
       place[step] = child;
@@ -133,10 +134,6 @@ class FileWriter {
     }));
     return [...texts, ...documents];
   }
-}
-
-function unescapePointer(step: string): string {
-  return step.replaceAll("~1", "/").replaceAll("~0", "~");
 }
 
 /** The ports that the app binds with these values. A port whose setting has no value is left out. */

@@ -4,19 +4,24 @@ import { mkdir, readFile, rename, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { SvcError } from "../errors.ts";
 import type { Identities } from "../identity/identities.ts";
+import type { Log } from "../lib/log.ts";
 import { fetchIndex, isIndexUrl } from "./fetch-index.ts";
 import type { GitCheckout, GitRepositories, GitRepository } from "./git-repositories.ts";
 import { keepNewest } from "./keep-newest.ts";
 import { parseGitUrl, redactUrls, type GitUrl } from "./git-url.ts";
-import type { PackageWork } from "./package-work.ts";
+import type { WorkOptions } from "../apps/progress.ts";
 import type { SourceConfig } from "./source-config.ts";
-import { indexFileName, maxIndexBytes, type IndexResult, type SourceIndex } from "./source-index.ts";
+import { indexFileName, maxIndexBytes, type SourceIndex } from "./source-index.ts";
 import { describesApp, storeBounds, storeIndex } from "./store-layout.ts";
 import type { YamlThread } from "./yaml-thread.ts";
 
 /** A changed credential is another index: of so many, those brought last stay in memory and on disk. */
 const maxFreshIndexes = 64;
 const maxIndexFiles = 256;
+/** How long a remote index is taken as it is. */
+const freshMs = 60_000;
+/** For one http request. */
+const fetchTimeoutMs = 20_000;
 
 /** What the relative directories of an index are relative to. */
 export type IndexBase =
@@ -38,7 +43,7 @@ interface BroughtIndex {
 
 export interface SourceIndexLoader {
   /** @throws SvcError `source_failed` that names the source. */
-  load: (source: SourceConfig, uid: number, work: PackageWork) => Promise<LoadedIndex>;
+  load: (source: SourceConfig, uid: number, work: WorkOptions) => Promise<LoadedIndex>;
 }
 
 export interface SourceIndexLoaderOptions {
@@ -46,47 +51,27 @@ export interface SourceIndexLoaderOptions {
   cacheDirectory: string;
   identities: Identities;
   git: GitRepositories;
-  /** As `createIndexReader` does it. @param uid in whose turn */
-  readText: (text: string, uid: number) => Promise<IndexResult>;
-  readYaml: YamlThread["read"];
+  yaml: Pick<YamlThread, "index" | "read">;
   now: () => number;
-  /** How long a remote index is taken as it is. Default 60,000. */
-  freshMs?: number;
-  /** Milliseconds for one http request. Default 20,000. */
-  timeoutMs?: number;
-  /** Told when a source fails and its last good index is used instead. */
-  onStale?: (source: string, error: unknown) => void;
+  log: Pick<Log, "warn">;
 }
 
 export function createSourceIndexLoader(options: SourceIndexLoaderOptions): SourceIndexLoader {
-  const {
-    cacheDirectory,
-    identities,
-    git,
-    readText,
-    readYaml,
-    now,
-    freshMs = 60_000,
-    timeoutMs = 20_000,
-    onStale,
-  } = options;
+  const { cacheDirectory, identities, git, yaml, now, log } = options;
   const fresh = new Map<string, BroughtIndex & { loaded: LoadedIndex; untilMs: number }>();
 
   async function parse(source: SourceConfig, text: string, uid: number): Promise<SourceIndex> {
-    const result = await readText(text, uid);
+    const result = await yaml.index(text, uid);
     if ("index" in result) return result.index;
     const list = result.problems.map(({ line, message }) => `line ${line}: ${message}`).join("; ");
     throw sourceFailed(source, `its ${indexFileName} is not valid: ${list}`);
   }
 
   /** Directories belong to somebody: they are read with the identity of whoever asks, and never cached. */
-  async function loadDirectory(source: SourceConfig, uid: number, work: PackageWork): Promise<LoadedIndex> {
+  async function loadDirectory(source: SourceConfig, uid: number, work: WorkOptions): Promise<LoadedIndex> {
     const identity = await identities.as(uid);
     const data = await identity
-      .readFile(source.url, indexFileName, {
-        maxBytes: maxIndexBytes,
-        ...(work.signal && { signal: work.signal }),
-      })
+      .readFile(source.url, indexFileName, { maxBytes: maxIndexBytes, signal: work.signal })
       .catch((error: unknown) => {
         if (!(error instanceof SvcError) || error.code !== "not_found") throw error;
         throw sourceFailed(source, `there is no ${indexFileName} in ${source.url}`, error);
@@ -102,7 +87,7 @@ export function createSourceIndexLoader(options: SourceIndexLoaderOptions): Sour
     repository: GitRepository,
     uid: number,
     known: BroughtIndex | undefined,
-    work: PackageWork,
+    work: WorkOptions,
   ): Promise<BroughtIndex> {
     await using checkout = await repository.checkout({}, work);
     const { commit } = checkout.revision;
@@ -126,16 +111,16 @@ export function createSourceIndexLoader(options: SourceIndexLoaderOptions): Sour
     checkout: GitCheckout,
     uid: number,
     missing: SvcError,
-    { signal }: PackageWork,
+    { signal }: WorkOptions,
   ): Promise<BroughtIndex> {
     const { files, total } = await checkout.files({ ...storeBounds, wanted: describesApp }, signal);
-    const text = await storeIndex(files, (yamlText, bounds) => readYaml(yamlText, bounds, uid));
+    const text = await storeIndex(files, (yamlText, bounds) => yaml.read(yamlText, bounds, uid));
     if (text === undefined) throw missing;
     const cut = `it describes ${total} apps, and only the first ${files.size} by their directories are listed`;
     return { text, ...(total > files.size && { cut }) };
   }
 
-  async function loadRemote(source: SourceConfig, uid: number, work: PackageWork): Promise<LoadedIndex> {
+  async function loadRemote(source: SourceConfig, uid: number, work: WorkOptions): Promise<LoadedIndex> {
     const gitUrl = isIndexUrl(source.url) ? undefined : gitUrlOf(source);
     const repository = gitUrl && git.open(gitUrl, uid);
     // What only somebody's credential opens is for nobody else's eyes.
@@ -147,7 +132,7 @@ export function createSourceIndexLoader(options: SourceIndexLoaderOptions): Sour
     try {
       const brought: BroughtIndex =
         repository === undefined
-          ? { text: await fetchIndex(source.url, timeoutMs, work.signal) }
+          ? { text: await fetchIndex(source.url, fetchTimeoutMs, work.signal) }
           : await readIndex(repository, uid, hit, work);
       const loaded = { index: await parse(source, brought.text, uid), base, cut: brought.cut };
       await save(file, brought.text);
@@ -157,7 +142,8 @@ export function createSourceIndexLoader(options: SourceIndexLoaderOptions): Sour
       if (error instanceof SvcError && error.code === "canceled") throw error;
       const lastGood = await readFile(file, "utf8").catch(() => undefined);
       if (lastGood === undefined) throw error;
-      onStale?.(source.name, error);
+      const details = { err: error, source: source.name };
+      log.warn(details, "a source cannot be reached; its last good index is used");
       return { index: await parse(source, lastGood, uid), base };
     }
   }

@@ -5,7 +5,7 @@ import type { GitUrl } from "./git-url.ts";
 import { isNewerTag } from "./git-refs.ts";
 import type { IndexedPackage, SvcRelease } from "./source-index.ts";
 import type { LoadedIndex, SourceIndexLoader } from "./source-index-loader.ts";
-import type { PackageWork } from "./package-work.ts";
+import type { WorkOptions } from "../apps/progress.ts";
 import type { SourceConfig } from "./source-config.ts";
 
 /** A package of a source and where it is. */
@@ -49,7 +49,7 @@ export class Sources {
     name: string,
     source: string | undefined,
     uid: number,
-    work: PackageWork,
+    work: WorkOptions,
   ): Promise<ListedPackage> {
     const searched = this.#choose(source);
     const results = await Promise.all(searched.map(async (config) => this.#search(config, uid, work)));
@@ -79,7 +79,7 @@ export class Sources {
     words: readonly string[],
     source: string | undefined,
     uid: number,
-    work: PackageWork,
+    work: WorkOptions,
   ): Promise<FoundPackages> {
     const searched = this.#choose(source);
     const results = await Promise.all(searched.map(async (config) => this.#search(config, uid, work)));
@@ -105,7 +105,7 @@ export class Sources {
    * source that cannot be read tells of none.
    * @param uid as for {@link find}
    */
-  async newerSvc(current: string, uid: number, work: PackageWork): Promise<SvcRelease | undefined> {
+  async newerSvc(current: string, uid: number, work: WorkOptions): Promise<SvcRelease | undefined> {
     const { list, loader } = this.#options;
     const told = await Promise.all(
       list().map(async (config) => {
@@ -151,7 +151,7 @@ export class Sources {
   async #search(
     config: SourceConfig,
     uid: number,
-    work: PackageWork,
+    work: WorkOptions,
   ): Promise<{ packages: ListedPackage[]; cut: string | undefined } | { failure: SvcError }> {
     try {
       const loaded = await this.#options.loader.load(config, uid, work);

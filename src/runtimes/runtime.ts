@@ -162,13 +162,10 @@ export interface RuntimeLimit {
 /** What long work of a runtime takes beside its arguments. */
 export interface RuntimeWork {
   /** Cancels the work. */
-  readonly signal?: AbortSignal;
-  readonly onProgress?: (progress: {
-    step: string;
-    message: string;
-    doneBytes?: bigint;
-    totalBytes?: bigint;
-  }) => void;
+  readonly signal?: AbortSignal | undefined;
+  readonly onProgress?:
+    | ((progress: { step: string; message: string; doneBytes?: bigint; totalBytes?: bigint }) => void)
+    | undefined;
 }
 
 /** What an app takes of the disk beside its own tree. */

@@ -56,9 +56,9 @@ test("a file that unpacks to more than git's memory passes through it", async (t
   await repository.git("update-index", "--add", "--cacheinfo", `100644,${blob},zeros`);
   await repository.git("commit", "--quiet", "--message", "zeros");
   await using server = await GitServer.start(world.path("git"));
-  const resolver = world.resolver({ gitLimits: { maxMemoryBytes } });
+  const resolver = world.resolver({ git: { limits: { maxMemoryBytes } } });
   for (const spec of [`${server.url}/zeros/.git`, repository.fileUrl]) {
-    await using resolved = await resolver.resolve({ spec }, { uid: selfUid });
+    await using resolved = await resolver.resolve({ spec }, selfUid);
     t.is(resolved.manifest.id, "zeros");
   }
 });
@@ -75,8 +75,8 @@ test("what can only be unpacked in memory is refused beyond git's bound", async 
   const bomb = await hashObject(repository.path, "commit", message);
   await repository.git("update-ref", "refs/heads/main", bomb);
   await using server = await GitServer.start(world.path("git"));
-  const resolver = world.resolver({ gitLimits: { maxMemoryBytes } });
-  const work = resolver.resolve({ spec: `${server.url}/bomb/.git` }, { uid: selfUid });
+  const resolver = world.resolver({ git: { limits: { maxMemoryBytes } } });
+  const work = resolver.resolve({ spec: `${server.url}/bomb/.git` }, selfUid);
   const error = await t.throwsAsync(work, { instanceOf: SvcError });
   t.like(error, { reason: "git_failed" });
   t.regex(error.message, /more memory than git may have/);
@@ -123,9 +123,9 @@ test("a small tree that names itself over and over is not written out", async (t
   await repository.git("update-ref", "refs/heads/main", commit);
   await using server = await GitServer.start(world.path("git"));
   const app = await world.ownedDir("app", selfUid);
-  const resolver = world.resolver({ gitLimits: { maxExportEntries: 2_000 } });
+  const resolver = world.resolver({ git: { limits: { maxExportEntries: 2_000 } } });
   for (const spec of [`${server.url}/tree-bomb/.git`, repository.fileUrl]) {
-    await using resolved = await resolver.resolve({ spec }, { uid: selfUid });
+    await using resolved = await resolver.resolve({ spec }, selfUid);
     const error = await t.throwsAsync(resolved.exportTo(selfUid, app, "repo"), { instanceOf: SvcError });
     t.like(error, { reason: "git_failed" });
     t.regex(error.message, /more than the 2000 files and directories allowed/);
@@ -144,7 +144,7 @@ test("a repository with more refs than anybody has is refused before they are lo
   await using server = await GitServer.start(world.path("git"));
   const resolver = world.resolver();
   for (const spec of [`${server.url}/refs/.git`, repository.fileUrl]) {
-    const error = await t.throwsAsync(resolver.resolve({ spec }, { uid: selfUid }), { instanceOf: SvcError });
+    const error = await t.throwsAsync(resolver.resolve({ spec }, selfUid), { instanceOf: SvcError });
     t.is(error.reason, "git_failed", error.message);
   }
 });
@@ -155,9 +155,9 @@ test("files that are more than allowed when they are written out are not", async
   await repository.commit({ "svc.yaml": minimalManifest("large", "1"), zeros: "0".repeat(2 * mib) });
   await using server = await GitServer.start(world.path("git"));
   const app = await world.ownedDir("app", selfUid);
-  const resolver = world.resolver({ gitLimits: { maxExportBytes: mib } });
+  const resolver = world.resolver({ git: { limits: { maxExportBytes: mib } } });
   for (const spec of [`${server.url}/large/.git`, repository.fileUrl]) {
-    await using resolved = await resolver.resolve({ spec }, { uid: selfUid });
+    await using resolved = await resolver.resolve({ spec }, selfUid);
     const error = await t.throwsAsync(resolved.exportTo(selfUid, app, "repo"), { instanceOf: SvcError });
     t.like(error, { reason: "git_failed" });
     t.regex(error.message, /larger than the 1048576 bytes allowed/);
@@ -185,7 +185,7 @@ test("a directory with more names than anybody has, and a license longer than an
   const resolver = world.resolver();
   for (const name of ["names", "licensed"]) {
     for (const spec of [`${server.url}/${name}/.git`, `file://${world.path("git", name)}`]) {
-      const error = await t.throwsAsync(resolver.resolve({ spec }, { uid: selfUid }), {
+      const error = await t.throwsAsync(resolver.resolve({ spec }, selfUid), {
         instanceOf: SvcError,
       });
       t.is(error.reason, name === "names" ? "git_failed" : "package_invalid", error.message);
@@ -210,7 +210,7 @@ test("of what git says when it fails the last lines are kept, the beginning of e
 });
 
 async function install(resolver: PackageResolver, spec: string): Promise<void> {
-  await using resolved = await resolver.resolve({ spec }, { uid: selfUid });
+  await using resolved = await resolver.resolve({ spec }, selfUid);
   resolved.keep();
 }
 
@@ -246,7 +246,7 @@ test("beyond its bounds the cache lets go of what was not used for the longest t
     { maxBytesPerUser: 1000 * mib, maxBytes: 1.25 * mib },
   ]) {
     await rm(world.path("cache"), { recursive: true, force: true });
-    const resolver = world.resolver({ cacheBounds: bounds });
+    const resolver = world.resolver({ git: { cacheBounds: bounds } });
     await install(resolver, a);
     await install(resolver, b);
     // Long ago, `b` longer than `a`.
@@ -263,7 +263,7 @@ test("beyond its bounds the cache lets go of what was not used for the longest t
     t.is(await resolver.cacheBytes(selfUid), await resolver.cacheBytes());
     t.is(await resolver.cacheBytes(4_000_000), 0);
     // What is being worked with stays, also beyond the bounds.
-    await using held = await resolver.resolve({ spec: d }, { uid: selfUid });
+    await using held = await resolver.resolve({ spec: d }, selfUid);
     await install(resolver, b);
     t.true((await cached(world)).includes(await commitOf(d)));
     t.is(held.manifest.id, "d");
@@ -276,20 +276,18 @@ test("of what was fetched and is not kept nothing stays, nor of a repository tha
   await repository.commit({ "svc.yaml": minimalManifest("hello", "1") });
   const resolver = world.resolver();
   {
-    await using one = await resolver.resolve({ spec: repository.fileUrl }, { uid: selfUid });
-    await using other = await resolver.resolve({ spec: repository.fileUrl }, { uid: selfUid });
+    await using one = await resolver.resolve({ spec: repository.fileUrl }, selfUid);
+    await using other = await resolver.resolve({ spec: repository.fileUrl }, selfUid);
     t.is(one.manifest.id, other.manifest.id);
     t.is((await cached(world)).length, 1);
   }
   t.is((await cached(world)).length, 0);
   await install(resolver, repository.fileUrl);
-  await resolver
-    .resolve({ spec: repository.fileUrl }, { uid: selfUid })
-    .then((again) => again[Symbol.asyncDispose]());
+  await resolver.resolve({ spec: repository.fileUrl }, selfUid).then((again) => again[Symbol.asyncDispose]());
   t.is((await cached(world)).length, 1, "what somebody kept stays");
 
   await repository.commit({ "svc.yaml": "id: 7\n" });
-  await t.throwsAsync(resolver.resolve({ spec: repository.fileUrl }, { uid: selfUid }), {
+  await t.throwsAsync(resolver.resolve({ spec: repository.fileUrl }, selfUid), {
     instanceOf: SvcError,
   });
   t.is((await cached(world)).length, 1);

@@ -56,11 +56,9 @@ test("over http: the newest tag, without pre-releases, is found, fetched and lai
   await using server = await GitServer.start(world.path("git"));
   const resolver = world.resolver();
   const messages: string[] = [];
-  const resolved = await resolver.resolve(
-    { spec: `${server.url}/hello/.git` },
-    { uid: selfUid },
-    { onProgress: ({ message }) => messages.push(message) },
-  );
+  const resolved = await resolver.resolve({ spec: `${server.url}/hello/.git` }, selfUid, {
+    onProgress: ({ message }) => messages.push(message ?? ""),
+  });
   t.deepEqual(resolved.origin, {
     kind: "git",
     url: `${server.url}/hello/.git`,
@@ -80,7 +78,7 @@ test("over http: the newest tag, without pre-releases, is found, fetched and lai
 
   const fetches = (): number => server.requests.filter((url) => url.endsWith("/git-upload-pack")).length;
   const listings = fetches();
-  await resolver.resolve({ spec: `${server.url}/hello/.git` }, { uid: selfUid });
+  await resolver.resolve({ spec: `${server.url}/hello/.git` }, selfUid);
   t.is(fetches() - listings, 1, "refs are listed again, but what is in the cache is not fetched again");
 });
 
@@ -96,9 +94,7 @@ for (const [name, wish, content, version] of wishes) {
     await using world = await World.create();
     await hello(world.path("git", "hello"));
     await using server = await GitServer.start(world.path("git"));
-    const resolved = await world
-      .resolver()
-      .resolve({ spec: `${server.url}/hello/.git`, ...wish }, { uid: selfUid });
+    const resolved = await world.resolver().resolve({ spec: `${server.url}/hello/.git`, ...wish }, selfUid);
     t.regex(resolved.version, version);
     const root = await world.ownedDir("app", selfUid);
     await resolved.exportTo(selfUid, root, "repo");
@@ -114,19 +110,14 @@ test("over http: what is not there is named", async (t) => {
   const spec = `${server.url}/hello/.git`;
   await fails(
     t,
-    resolver.resolve({ spec, tag: "v9" }, { uid: selfUid }),
+    resolver.resolve({ spec, tag: "v9" }, selfUid),
     "not_found",
     /no tag "v9" in .*; its tags: /,
   );
-  await fails(
-    t,
-    resolver.resolve({ spec, branch: "dev" }, { uid: selfUid }),
-    "not_found",
-    /no branch "dev".*main/,
-  );
-  const gone = resolver.resolve({ spec: `${server.url}/none.git` }, { uid: selfUid });
+  await fails(t, resolver.resolve({ spec, branch: "dev" }, selfUid), "not_found", /no branch "dev".*main/);
+  const gone = resolver.resolve({ spec: `${server.url}/none.git` }, selfUid);
   await fails(t, gone, "failed_precondition", /there is no git repository at/);
-  const nobodyThere = resolver.resolve({ spec: "http://127.0.0.1:1/a.git" }, { uid: selfUid });
+  const nobodyThere = resolver.resolve({ spec: "http://127.0.0.1:1/a.git" }, selfUid);
   await fails(t, nobodyThere, "unavailable", /git failed with http:\/\/127\.0\.0\.1:1\/a\.git/);
 });
 
@@ -134,12 +125,12 @@ test("a repository that is no package is refused", async (t) => {
   await using world = await World.create();
   const repository = await TestRepository.create(world.path("plain"));
   await repository.commit({ "README.md": "hi" });
-  const plain = world.resolver().resolve({ spec: repository.fileUrl }, { uid: selfUid });
+  const plain = world.resolver().resolve({ spec: repository.fileUrl }, selfUid);
   await fails(t, plain, "invalid_argument", /there is no svc\.yaml in .*: it is not a package/);
 
   await symlink("/etc/passwd", world.path("plain", "svc.yaml"));
   await repository.commit({});
-  const linked = world.resolver().resolve({ spec: repository.fileUrl }, { uid: selfUid });
+  const linked = world.resolver().resolve({ spec: repository.fileUrl }, selfUid);
   await fails(t, linked, "invalid_argument", /svc\.yaml in .* is no regular file/);
 });
 
@@ -147,17 +138,10 @@ test("a server that stalls is given up, and one can stop waiting", async (t) => 
   await using world = await World.create();
   await using server = await GitServer.start(world.path());
   server.override = () => true;
-  const slow = world.resolver({ gitLimits: { listTimeoutMs: 300 } });
-  await fails(
-    t,
-    slow.resolve({ spec: `${server.url}/a` }, { uid: selfUid }),
-    "deadline_exceeded",
-    /took longer than/,
-  );
+  const slow = world.resolver({ git: { limits: { listTimeoutMs: 300 } } });
+  await fails(t, slow.resolve({ spec: `${server.url}/a` }, selfUid), "deadline_exceeded", /took longer than/);
   const stop = new AbortController();
-  const waiting = world
-    .resolver()
-    .resolve({ spec: `${server.url}/a` }, { uid: selfUid }, { signal: stop.signal });
+  const waiting = world.resolver().resolve({ spec: `${server.url}/a` }, selfUid, { signal: stop.signal });
   setTimeout(() => stop.abort(), 100);
   await fails(t, waiting, "canceled", /canceled/);
 });
@@ -175,14 +159,9 @@ test("a fetch that was cut leaves nothing that a later one trips over", async (t
     stop.abort();
     return true;
   };
-  await fails(
-    t,
-    resolver.resolve({ spec }, { uid: selfUid }, { signal: stop.signal }),
-    "canceled",
-    /canceled/,
-  );
+  await fails(t, resolver.resolve({ spec }, selfUid, { signal: stop.signal }), "canceled", /canceled/);
   server.override = () => false;
-  t.is((await resolver.resolve({ spec }, { uid: selfUid })).version, "v1.10.0");
+  t.is((await resolver.resolve({ spec }, selfUid)).version, "v1.10.0");
   const [key = ""] = await readdir(world.path("cache", "git"));
   t.true((await readdir(world.path("cache", "git", key))).every((name) => name.endsWith(".git")));
 });
@@ -191,7 +170,7 @@ test("a damaged cache is made anew", async (t) => {
   await using world = await World.create();
   const repository = await hello(world.path("hello"));
   const spec = repository.fileUrl;
-  await world.resolver().resolve({ spec }, { uid: selfUid });
+  await world.resolver().resolve({ spec }, selfUid);
   const [key = ""] = await readdir(world.path("cache", "git"));
   const [commit = ""] = await readdir(world.path("cache", "git", key));
   const packs = world.path("cache", "git", key, commit, "objects", "pack");
@@ -199,7 +178,7 @@ test("a damaged cache is made anew", async (t) => {
     await chmod(join(packs, name), 0o600);
     await writeFile(join(packs, name), "");
   }
-  t.is((await world.resolver().resolve({ spec }, { uid: selfUid })).version, "v1.10.0");
+  t.is((await world.resolver().resolve({ spec }, selfUid)).version, "v1.10.0");
 });
 
 test("many at once, by two daemons that share a cache, all succeed", async (t) => {
@@ -209,7 +188,7 @@ test("many at once, by two daemons that share a cache, all succeed", async (t) =
   const spec = `${server.url}/hello/.git`;
   const all = await Promise.all(
     [world.resolver(), world.resolver()].flatMap((resolver) =>
-      Array.from({ length: 4 }, () => resolver.resolve({ spec }, { uid: selfUid })),
+      Array.from({ length: 4 }, () => resolver.resolve({ spec }, selfUid)),
     ),
   );
   t.true(all.every((resolved) => resolved.version === "v1.10.0"));
@@ -221,20 +200,15 @@ test("a repository larger than allowed is not fetched whole", async (t) => {
   const noise = Array.from({ length: 60_000 }, () => Math.random().toString(36)).join("");
   await repository.commit({ "svc.yaml": minimalManifest("big", "1"), noise });
   await using server = await GitServer.start(world.path("git"));
-  const resolver = world.resolver({ gitLimits: { maxFetchBytes: 100_000 } });
+  const resolver = world.resolver({ git: { limits: { maxFetchBytes: 100_000 } } });
   const message = /is larger than the 100000 bytes allowed/;
   await fails(
     t,
-    resolver.resolve({ spec: `${server.url}/big/.git` }, { uid: selfUid }),
+    resolver.resolve({ spec: `${server.url}/big/.git` }, selfUid),
     "failed_precondition",
     message,
   );
-  await fails(
-    t,
-    resolver.resolve({ spec: repository.fileUrl }, { uid: selfUid }),
-    "failed_precondition",
-    message,
-  );
+  await fails(t, resolver.resolve({ spec: repository.fileUrl }, selfUid), "failed_precondition", message);
 });
 
 test("licenses are shown with their whole digest", async (t) => {
@@ -248,7 +222,7 @@ test("licenses are shown with their whole digest", async (t) => {
     "docs/LICENSE": "not at the root",
     "eula.txt": "Give me your soul",
   });
-  const { licenses } = await world.resolver().resolve({ spec: repository.fileUrl }, { uid: selfUid });
+  const { licenses } = await world.resolver().resolve({ spec: repository.fileUrl }, selfUid);
   t.deepEqual(
     licenses.map(({ name }) => name),
     ["COPYING.md", "LICENSE", "eula.txt"],
@@ -262,7 +236,7 @@ test("upgrades: newest tag, tracked branch, a wished tag, never backwards by its
   await using world = await World.create();
   const repository = await hello(world.path("hello"));
   const resolver = world.resolver();
-  const caller = { uid: selfUid };
+  const caller = selfUid;
   const spec = repository.fileUrl;
   const old = await resolver.resolve({ spec, tag: "1.0.0" }, caller);
   t.is((await resolver.resolveUpgrade(installedOf(old), "", caller)).version, "v1.10.0");
@@ -290,7 +264,7 @@ test("export attributes of a repository do not change what is exported", async (
     "secret.txt": "here",
     "stamp.txt": "$Format:%H$",
   });
-  const resolved = await world.resolver().resolve({ spec: repository.fileUrl }, { uid: selfUid });
+  const resolved = await world.resolver().resolve({ spec: repository.fileUrl }, selfUid);
   const root = await world.ownedDir("app", selfUid);
   await resolved.exportTo(selfUid, root, "repo");
   t.is(await readFile(join(root, "repo", "secret.txt"), "utf8"), "here");
@@ -335,13 +309,13 @@ rootTest("T50 (needs root): nothing that a user's checkout configures runs as ro
   await repository.giveTo(games);
 
   const resolver = world.resolver();
-  const resolved = await resolver.resolve({ spec: repository.fileUrl }, { uid: games });
+  const resolved = await resolver.resolve({ spec: repository.fileUrl }, games);
   const root = await world.ownedDir("app", games);
   await resolved.exportTo(games, root, "repo");
   t.is((await stat(join(root, "repo", "server.js"))).uid, games);
 
   // Root asks for the same repository: git itself refuses, because it belongs to somebody else.
-  const asRoot = world.resolver().resolve({ spec: repository.fileUrl }, { uid: 0 });
+  const asRoot = world.resolver().resolve({ spec: repository.fileUrl }, 0);
   await fails(
     t,
     asRoot,
@@ -350,7 +324,7 @@ rootTest("T50 (needs root): nothing that a user's checkout configures runs as ro
   );
 
   // The same configuration in a directory package: it is copied without its history.
-  const directory = await resolver.resolve({ spec: repository.path }, { uid: games });
+  const directory = await resolver.resolve({ spec: repository.path }, games);
   const second = await world.ownedDir("app2", games);
   await directory.exportTo(games, second, "repo");
   t.false((await readdir(join(second, "repo"))).includes(".git"));
@@ -364,17 +338,17 @@ rootTest("T52 (needs root): what a user cannot read, they cannot install", async
   const repository = await hello(world.path("secret", "hello"));
   await chmod(world.path("secret"), 0o700);
   const resolver = world.resolver();
-  t.is((await resolver.resolve({ spec: repository.fileUrl }, { uid: 0 })).version, "v1.10.0");
-  const byUrl = resolver.resolve({ spec: repository.fileUrl }, { uid: games });
+  t.is((await resolver.resolve({ spec: repository.fileUrl }, 0)).version, "v1.10.0");
+  const byUrl = resolver.resolve({ spec: repository.fileUrl }, games);
   await t.throwsAsync(byUrl, { instanceOf: SvcError, message: /hello/ });
-  const byPath = resolver.resolve({ spec: repository.path }, { uid: games });
+  const byPath = resolver.resolve({ spec: repository.path }, games);
   await fails(t, byPath, "permission_denied", /./);
 
   // A manifest that points to what only root may read is refused, and its content is not told.
   const planted = world.path("planted");
   await mkdir(planted);
   await symlink("/etc/shadow", join(planted, "svc.yaml"));
-  const link = await t.throwsAsync(resolver.resolve({ spec: planted }, { uid: games }), {
+  const link = await t.throwsAsync(resolver.resolve({ spec: planted }, games), {
     instanceOf: SvcError,
   });
   t.notRegex(link.message, /root:/);
@@ -389,7 +363,7 @@ rootTest(
     await writeFile(join(source, "svc.yaml"), minimalManifest("mine", "0.1.0"));
     await writeFile(join(source, ".git", "config"), "x");
     await writeFile(join(source, "server.js"), "s");
-    const resolved = await world.resolver().resolve({ spec: source }, { uid: games });
+    const resolved = await world.resolver().resolve({ spec: source }, games);
     t.is(resolved.version, "0.1.0");
     t.like(resolved.origin, { kind: "directory", url: source, commit: "" });
     const root = await world.ownedDir("app", nobody);
@@ -398,7 +372,7 @@ rootTest(
     t.is((await stat(join(root, "repo", "server.js"))).uid, nobody);
 
     await writeFile(join(source, "svc.yaml"), minimalManifest("mine", "0.2.0"));
-    const upgraded = await world.resolver().resolveUpgrade(installedOf(resolved), "", { uid: games });
+    const upgraded = await world.resolver().resolveUpgrade(installedOf(resolved), "", games);
     t.is(upgraded.version, "0.2.0", "a directory is taken afresh");
   },
 );

@@ -102,7 +102,7 @@ test("objects that are not sound are refused, however they come", async (t) => {
   const tree = await repository.git("hash-object", "-t", "tree", "--literally", "-w", world.path("tree"));
   const commit = await repository.git("commit-tree", tree, "-m", "x");
   await repository.git("update-ref", "refs/heads/main", commit);
-  const work = world.resolver().resolve({ spec: repository.fileUrl }, { uid: process.getuid?.() ?? 0 });
+  const work = world.resolver().resolve({ spec: repository.fileUrl }, process.getuid?.() ?? 0);
   const error = await t.throwsAsync(work, { instanceOf: SvcError });
   t.regex(error.message, /not sound/);
 });

@@ -9,7 +9,7 @@ import { keepInMemory } from "../support/in-memory.ts";
 
 keepInMemory();
 
-const caller = { uid: process.getuid?.() ?? 0 };
+const caller = process.getuid?.() ?? 0;
 
 async function writePackage(directory: string, id: string, version: string): Promise<void> {
   await mkdir(directory, { recursive: true });
