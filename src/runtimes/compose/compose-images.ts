@@ -19,7 +19,7 @@ import type {
   RuntimeWork,
 } from "../runtime.ts";
 import { imagesOf, referencesOf, type ComposeProjects } from "./compose-project.ts";
-import { isSet, recordOf, textOf } from "./compose-values.ts";
+import { recordOf, volumeName } from "./compose-values.ts";
 
 /** Registries that are asked at once. */
 const askedAtOnce = 4;
@@ -40,11 +40,9 @@ export class ComposeImages implements ImageRuntime {
 
   async needs({ id }: RunnableApp): Promise<EngineNeeds> {
     const document = (await this.#options.projects.kept(id)) ?? {};
-    const volumes = Object.entries(recordOf(document["volumes"])).map(([key, volume]) => {
-      const name = textOf(recordOf(volume)["name"]);
-      if (name !== "") return name;
-      return isSet(recordOf(volume)["external"]) ? key : `${composeProjectOf(id)}_${key}`;
-    });
+    const volumes = Object.entries(recordOf(document["volumes"])).map(([key, volume]) =>
+      volumeName(recordOf(volume), key, composeProjectOf(id)),
+    );
     return { images: imagesOf(document), volumes };
   }
 

@@ -115,7 +115,14 @@ export function mapTexts(value: JsonValue, map: (text: string) => string): JsonV
   return mapValues(value, (item) => mapTexts(item, map));
 }
 
-/** What the engine calls a network that is not the project's; its key in the file when it has no other name. */
+/** What the engine calls a network or a volume that is not the project's; its key in the file when it has no other name. */
 export function externalName({ name, external }: JsonObject, key: string): string {
   return textOf(name) || textOf(recordOf(external)["name"]) || key;
+}
+
+/** What the engine calls a volume of a project's file, whoever it belongs to. */
+export function volumeName(volume: JsonObject, key: string, project: string): string {
+  return isSet(volume["external"])
+    ? externalName(volume, key)
+    : textOf(volume["name"]) || `${project}_${key}`;
 }

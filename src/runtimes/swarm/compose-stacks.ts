@@ -20,7 +20,7 @@ import {
   imagesOf,
   type ComposeProjectsOptions,
 } from "../compose/compose-project.ts";
-import { externalName, isSet, pairsOf, recordOf, textOf } from "../compose/compose-values.ts";
+import { externalName, isSet, pairsOf, recordOf, textOf, volumeName } from "../compose/compose-values.ts";
 import { buildMissing, buildProject, pullMissing } from "../compose/project-images.ts";
 import { ProjectVolumes } from "../compose/project-volumes.ts";
 import { documentPorts } from "../compose/service-ports.ts";
@@ -212,11 +212,11 @@ export class ComposeStacks implements Stacks {
     const project = composeProjectOf(app.id);
     const labels = { ...appLabels(app.id, this.#options.storeId), [composeProjectLabel]: project };
     const volumes = Object.entries(recordOf(document["volumes"])).map(([key, value]) => {
-      const { external, driver, driver_opts: options, name: own, labels: more } = recordOf(value);
-      const name = textOf(own) || textOf(recordOf(external)["name"]) || `${project}_${key}`;
+      const volume = recordOf(value);
+      const { external, driver, driver_opts: options, labels: more } = volume;
       const isShared = !["", "local"].includes(textOf(driver)) || isSet(options);
       const plan: VolumePlan = {
-        ...{ name: isSet(external) && !isSet(own) ? key : name, driver: textOf(driver) },
+        ...{ name: volumeName(volume, key, project), driver: textOf(driver) },
         options: pairsOf(options),
         labels: isSet(external) ? {} : { ...pairsOf(more), ...labels, [composeVolumeLabel]: key },
         // One with options may be of the network; where the engine keeps any other, it is on one node.
