@@ -1,9 +1,12 @@
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
+import { mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { setImmediate as turn } from "node:timers/promises";
 import test, { type ExecutionContext } from "ava";
-import type { ProcessEntry } from "../../src/lib/process-table.mjs";
+import { parseStat, type ProcessEntry } from "../../src/lib/process-table.mjs";
 import { runIdVariable } from "../../src/lib/run-cookie.mjs";
 import { ProcReader } from "../../src/runtimes/process/proc-reader.ts";
 import { ProcessSampler } from "../../src/runtimes/process/process-sampler.ts";
@@ -113,4 +116,22 @@ test("callers that leave do so at once, and a sample that all have left makes ro
     for (const result of await left) t.like(result, { status: "rejected", reason });
   }
   t.is(reader.mostAtOnce, 1);
+});
+
+test("others have their turn while many processes are looked at, and none is any more when the signal aborts", async (t) => {
+  const procDir = await mkdtemp(join(tmpdir(), "svc-proc-"));
+  t.teardown(() => rm(procDir, { recursive: true }));
+  const line = await readFile("/proc/self/stat", "latin1");
+  const entries = Array.from({ length: 100 }, (_, index) => ({ ...parseStat(line), pid: 1000 + index }));
+  for (const { pid } of entries) {
+    await mkdir(join(procDir, String(pid)));
+    await writeFile(join(procDir, String(pid), "stat"), line);
+  }
+  const reader = new ProcReader(procDir);
+  t.is((await reader.readAgain(entries, new AbortController().signal)).size, 100);
+  const aborter = new AbortController();
+  const reading = reader.readAgain(entries, aborter.signal);
+  aborter.abort();
+  const { size } = await reading;
+  t.true(size > 0 && size < 50, `${size} were looked at at once`);
 });

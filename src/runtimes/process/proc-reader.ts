@@ -1,5 +1,8 @@
-import { readFile, readdir, stat } from "node:fs/promises";
+import { statSync } from "node:fs";
+import { readFile, readdir } from "node:fs/promises";
+import { setImmediate as othersTurn } from "node:timers/promises";
 import { mapBounded } from "../../lib/map-bounded.ts";
+import { readProcFile } from "../../lib/proc-file.mjs";
 import { isDead, parseStat, type ProcessEntry } from "../../lib/process-table.mjs";
 import { carriedRunId } from "../../lib/run-cookie.mjs";
 
@@ -18,6 +21,10 @@ export interface StorageUse {
 
 const pageBytes = 4096;
 const readsAtOnce = 64;
+/** Processes that are looked at before others have their turn: less than a millisecond. */
+const looksAtOnce = 32;
+/** More than any line of `/proc/<pid>/stat` has. */
+const statBytes = 2048;
 /** `smaps_rollup` walks page tables in the kernel: few at a time leave the other reads room. */
 const memoryReadsAtOnce = 2;
 
@@ -27,6 +34,7 @@ const memoryReadsAtOnce = 2;
  */
 export class ProcReader {
   readonly #procDir: string;
+  readonly #buffer = Buffer.allocUnsafe(statBytes);
   /** The cookie of each process that was asked for it; a process keeps it for life. */
   readonly #cookies = new Map<number, { startTicks: number; runId: string | undefined }>();
 
@@ -38,7 +46,7 @@ export class ProcReader {
   async readTable(signal: AbortSignal): Promise<ProcessEntry[]> {
     const names = await readdir(this.#procDir);
     const pids = names.map(Number).filter((pid) => Number.isInteger(pid) && pid > 1);
-    const table = await readEach(pids, readsAtOnce, signal, (pid) => this.#entryOf(pid));
+    const table = await lookAtEach(pids, signal, (pid) => this.#entryOf(pid));
     return [...table.values()];
   }
 
@@ -46,8 +54,8 @@ export class ProcReader {
   async readAgain(entries: readonly ProcessEntry[], signal: AbortSignal): Promise<Map<number, ProcessEntry>> {
     const startTicks = new Map(entries.map((entry) => [entry.pid, entry.startTicks]));
     const pids = [...startTicks.keys()];
-    return readEach(pids, readsAtOnce, signal, async (pid) => {
-      const entry = await this.#entryOf(pid);
+    return lookAtEach(pids, signal, (pid) => {
+      const entry = this.#entryOf(pid);
       return entry?.startTicks === startTicks.get(pid) ? entry : undefined;
     });
   }
@@ -64,11 +72,16 @@ export class ProcReader {
   ): Promise<Map<number, ProcessOrigin>> {
     const byPid = new Map(table.map((entry) => [entry.pid, entry]));
     for (const pid of this.#cookies.keys()) if (!byPid.has(pid)) this.#cookies.delete(pid);
-    return readEach([...byPid.keys()], readsAtOnce, signal, async (pid) => {
-      const { uid } = await stat(`${this.#procDir}/${pid}`);
-      const startTicks = byPid.get(pid)?.startTicks ?? 0;
-      return { uid, runId: owners.has(uid) ? await this.#cookieOf(pid, startTicks) : undefined };
-    });
+    const uids = await lookAtEach(
+      [...byPid.keys()],
+      signal,
+      (pid) => statSync(`${this.#procDir}/${pid}`).uid,
+    );
+    const asked = [...uids].filter(([, uid]) => owners.has(uid)).map(([pid]) => pid);
+    const runIds = await readEach(asked, readsAtOnce, signal, (pid) =>
+      this.#cookieOf(pid, byPid.get(pid)?.startTicks ?? 0),
+    );
+    return new Map([...uids].map(([pid, uid]) => [pid, { uid, runId: runIds.get(pid) }]));
   }
 
   /** Bytes, by pid: its proportional set, or else all of its resident pages, which are open to all. */
@@ -95,8 +108,8 @@ export class ProcReader {
     });
   }
 
-  async #entryOf(pid: number): Promise<ProcessEntry | undefined> {
-    const entry = parseStat(await readFile(`${this.#procDir}/${pid}/stat`, "latin1"));
+  #entryOf(pid: number): ProcessEntry | undefined {
+    const entry = parseStat(readProcFile(`${this.#procDir}/${pid}/stat`, this.#buffer).toString("latin1"));
     return isDead(entry) || entry.sid === 0 ? undefined : entry;
   }
 
@@ -111,6 +124,29 @@ export class ProcReader {
       return undefined;
     }
   }
+}
+
+/**
+ * By pid, without those that have ended. Synchronous, which takes a fifth of what the same takes in promises: for what the kernel
+ * tells without waiting for the process, which its memory is not.
+ */
+async function lookAtEach<T>(
+  pids: readonly number[],
+  signal: AbortSignal,
+  look: (pid: number) => T | undefined,
+): Promise<Map<number, T>> {
+  const found = new Map<number, T>();
+  for (const [index, pid] of pids.entries()) {
+    if (index % looksAtOnce === looksAtOnce - 1) await othersTurn();
+    if (signal.aborted) break;
+    try {
+      const value = look(pid);
+      if (value !== undefined) found.set(pid, value);
+    } catch {
+      // It has ended.
+    }
+  }
+  return found;
 }
 
 /** By pid, without those of which nothing could be read. */
