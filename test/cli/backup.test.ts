@@ -107,6 +107,7 @@ async function startFake(): Promise<Fake> {
   };
   const apps: Partial<ServiceImpl<typeof AppService>> = {
     getApp: ({ id }) => {
+      if (id === "locked") throw new SvcError("internal", "it cannot be looked at");
       if (id !== "hello" && id !== "runs") throw notFound("app", id);
       const lastBackupAt = timestampFromMs(-3_600_000);
       return { id, backups: { lastBackupAt, storages: ["local", "far"], overdue: true } };
@@ -253,6 +254,8 @@ test("a restore asks before it replaces an app, and where there is none it need 
   }
   const gone = await fake.svc(["restore", "gone", name, "--storage", "local"]);
   t.is(gone.exitCode, 0, gone.stderr);
+  const locked = await fake.svc(["restore", "locked", name, "--storage", "local"]);
+  t.is(locked.exitCode, 1, "whether there is one to lose is not known");
   t.deepEqual(fake.restored, ["hello", "hello", "hello", "gone"]);
   t.regex(gone.stderr, /^warning: data\/log: file changed \S+as we read it$/m);
   t.notRegex(gone.stderr, /\x1b/);
