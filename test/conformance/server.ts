@@ -129,19 +129,19 @@ function withWantedErrors(inner: Pipeline): Pipeline {
         throw cause instanceof ConnectError ? cause : withoutDetails(connectErrorOf(error as SvcError));
       }
     },
-    routes: (router) =>
-      inner.routes({
+    routes: (router, only) => {
+      const wrapping: typeof router = {
         ...router,
-        service(desc, impl, options) {
-          const wrapped = desc.methods.map(({ localName, methodKind }) => {
-            const handler = (impl as Record<string, unknown>)[localName];
-            const isStreaming = methodKind === "server_streaming" || methodKind === "bidi_streaming";
-            return [localName, isStreaming ? streaming(handler as Streaming) : unary(handler as Unary)];
-          });
-          router.service(desc, Object.fromEntries(wrapped) as typeof impl, options);
+        rpc(method, impl, options) {
+          const { methodKind } = method;
+          const isStreaming = methodKind === "server_streaming" || methodKind === "bidi_streaming";
+          const wrapped = isStreaming ? streaming(impl as Streaming) : unary(impl as Unary);
+          router.rpc(method, wrapped as typeof impl, options);
           return this;
         },
-      }),
+      };
+      inner.routes(wrapping, only);
+    },
   };
 }
 
