@@ -331,8 +331,13 @@ export class Store implements AsyncDisposable {
     return this.#changes.listen(listener);
   }
 
-  /** Brings the snapshot up to date and makes the reserve again if there is room; happens by itself from time to time. */
+  /**
+   * Brings the snapshot up to date with what was written before the call, and makes the reserve again if there is room;
+   * happens by itself from time to time.
+   */
   async housekeep(): Promise<void> {
+    // One that is under way may have read the database before the caller's last write.
+    await this.#housekeeping?.catch(() => undefined);
     if (!isSnapshotStale(this.#files) && !isReserveMissing(this.#files)) return;
     this.#housekeeping ??= this.#maintenance
       .run({ kind: "housekeep" })
@@ -362,7 +367,8 @@ export class Store implements AsyncDisposable {
     this.#changes[Symbol.dispose]();
     // A command that comes and goes has no timer to make its snapshots.
     if (snapshotAgeMs(this.#files) > this.#housekeepingIntervalMs) await this.#housekeepQuietly();
-    else await this.#housekeeping?.catch(() => undefined);
+    // Who waited for one may have begun another.
+    while (this.#housekeeping !== undefined) await this.#housekeeping.catch(() => undefined);
     // Before the writer, so that the writer is the last one and folds the log into the database.
     this.#reader[Symbol.dispose]();
     await this.#writes[Symbol.asyncDispose]();

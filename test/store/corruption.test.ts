@@ -1,5 +1,16 @@
 import { hash, randomInt } from "node:crypto";
-import { copyFile, lstat, open, readFile, readdir, rename, rm, truncate, writeFile } from "node:fs/promises";
+import {
+  copyFile,
+  lstat,
+  open,
+  readFile,
+  readdir,
+  rename,
+  rm,
+  truncate,
+  utimes,
+  writeFile,
+} from "node:fs/promises";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import test from "ava";
@@ -297,22 +308,55 @@ test("a number that JavaScript cannot hold keeps nobody from reading the other r
   t.is(store.get("SELECT * FROM apps WHERE id = 'app-none'"), undefined);
 });
 
+function keysIn(snapshot: string): unknown[] {
+  using copy = new DatabaseSync(snapshot, { readOnly: true });
+  return copy
+    .prepare("SELECT key FROM meta ORDER BY key")
+    .all()
+    .map(({ key }) => key);
+}
+
 test("the snapshot follows the database and is left alone while nothing changes", async (t) => {
   await using dir = await temporaryDir();
   await using store = await openStore({ dir: dir.path, housekeepingIntervalMs: 50 });
   const snapshot = join(dir.path, "svc.db.bak");
   await store.write([put("a")]);
-  const rows = (): unknown[] => {
-    const copy = new DatabaseSync(snapshot, { readOnly: true });
-    try {
-      return copy.prepare("SELECT key FROM meta").all();
-    } finally {
-      copy.close();
-    }
-  };
-  await until(() => rows().length === 1);
+  await until(() => keysIn(snapshot).length === 1);
   await store.housekeep();
   const { ino } = await lstat(snapshot);
   await store.housekeep();
   t.is((await lstat(snapshot)).ino, ino);
+});
+
+test("who asks for a snapshot during another gets one with what was written since that began", async (t) => {
+  await using dir = await temporaryDir();
+  const workerUrl = new URL("support/held-worker.ts", import.meta.url);
+  await using store = await openStore({ dir: dir.path, workerUrl });
+  const snapshot = join(dir.path, "svc.db.bak");
+  await store.write([put("a")]);
+  const first = store.housekeep();
+  await until(() => keysIn(snapshot).length === 1);
+  await store.write([put("b")]);
+  const asked = [store.housekeep(), store.housekeep()];
+  await writeFile(join(dir.path, "go on"), "");
+  await Promise.all([first, ...asked]);
+  t.deepEqual(keysIn(snapshot), ["a", "b"]);
+});
+
+test("a commit that is under way as a snapshot begins is in the next one", async (t) => {
+  await using dir = await temporaryDir();
+  await using store = await openStore({ dir: dir.path });
+  const [database, snapshot] = [join(dir.path, "svc.db"), join(dir.path, "svc.db.bak")];
+  await store.write([put("a")]);
+  const { mtime } = await lstat(`${database}-wal`);
+  await using writer = startFixture("hold", [database]);
+  await until(() => writer.lines().length > 0, 60_000);
+  await store.housekeep();
+  t.deepEqual(keysIn(snapshot), ["a"]);
+  writer.child.stdin.end();
+  t.is(await writer.exited, 0);
+  // As if it had been written before, and only the disk had taken long.
+  await utimes(`${database}-wal`, mtime, mtime);
+  await store.housekeep();
+  t.deepEqual(keysIn(snapshot), ["a", "held"]);
 });
