@@ -107,6 +107,22 @@ browserTest(
     await page.keyboard.press("Escape");
     await dialog.waitFor({ state: "detached" });
     t.is((await apps.listApps({})).apps.length, 2, "what was not typed was not removed");
+    await remove.click();
+    await dialog.getByLabel("To go on, type").waitFor();
+    // As Escape does it, and as quickly as a key can follow: before the browser says that it is shut.
+    await page.evaluate(`(async () => {
+      const dialog = document.querySelector("dialog");
+      const remove = [...document.querySelectorAll("main button")].find((one) => one.textContent === "Remove");
+      const isShut = new Promise((resolve) => dialog.addEventListener("close", resolve));
+      dialog.requestClose();
+      for (let turn = 0; turn < 20; turn++) await undefined;
+      remove.click();
+      await isShut;
+    })()`);
+    await dialog.getByLabel("To go on, type").waitFor();
+    t.is(await page.locator("dialog").count(), 1, "who asks anew at once is asked");
+    await page.keyboard.press("Escape");
+    await page.locator("dialog").waitFor({ state: "detached" });
 
     const [reached, answered] = [Promise.withResolvers<undefined>(), Promise.withResolvers<undefined>()];
     await page.route("**/svc.v1.BackupService/CreateBackup", async (route) => {

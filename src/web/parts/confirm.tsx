@@ -93,8 +93,21 @@ export function Confirm({
       isBusy.value = false;
     }
   };
+  // The browser says that it shuts it, and later that it has, when the next question may have been asked. Where Escape follows
+  // another with nothing between, only the latter.
+  const leave = (): void => {
+    if (over.signal.aborted) return;
+    over.abort();
+    onClose();
+  };
   return (
-    <dialog ref={dialog} aria-labelledby={`${id}-title`} aria-describedby={`${id}-says`} onClose={onClose}>
+    <dialog
+      ref={dialog}
+      aria-labelledby={`${id}-title`}
+      aria-describedby={`${id}-says`}
+      onCancel={leave}
+      onClose={leave}
+    >
       <form onSubmit={(event) => void confirm(event)}>
         <h2 id={`${id}-title`}>
           <bdi>{title}</bdi>
@@ -112,7 +125,7 @@ export function Confirm({
         )}
         <Failure says={failure.value} />
         <div class="row">
-          <button type="button" onClick={onClose}>
+          <button type="button" onClick={leave}>
             {texts.confirm.leave}
           </button>
           <button type="submit" class="danger" aria-disabled={!isAnswered} aria-busy={isBusy.value}>
