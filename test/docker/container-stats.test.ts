@@ -180,9 +180,13 @@ dockerTest(
     t.deepEqual([...usages.keys()].sort(), [busy, idle].sort());
     const working = usages.get(busy);
     t.log(`${Math.round(tookMs)} ms`);
-    for (const by of [byEngine, usages]) {
-      t.true((by.get(busy)?.cpuPercent ?? 0) > 10, "others use the machine too");
-      t.true((by.get(idle)?.cpuPercent ?? 100) < 5);
+    for (const by of [byEngine, usages]) t.true((by.get(idle)?.cpuPercent ?? 100) < 5);
+    // Others use the machine, too.
+    for (const cgroups of [elsewhere, new CgroupReader()]) {
+      await eventually(async () => {
+        const { cpuPercent = 0 } = (await sampleContainers(engine, [busy], { cgroups })).get(busy) ?? {};
+        assert.ok(cpuPercent > 1, `${cpuPercent}`);
+      });
     }
     // The kernel and the engine tell the same, once what began the container has given back its memory.
     await eventually(async () => {

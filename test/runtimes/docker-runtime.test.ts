@@ -325,8 +325,12 @@ dockerTest(`what an app uses is measured, an app that does not run is not${needs
   const idle = await fixture.app("idle", shell(forever));
   const usage = await fixture.runtime.stats([busy, idle]);
   t.deepEqual([...usage.keys()], ["busy"]);
-  const { cpuPercent = 0, memoryBytes = 0, processes = 0, networkReceivedBytes } = usage.get("busy")!;
-  t.true(cpuPercent > 5 && cpuPercent < 120, String(cpuPercent));
+  const { memoryBytes = 0, processes = 0, networkReceivedBytes } = usage.get("busy")!;
+  // How much it gets of what it may is for all that runs on the machine to say.
+  await eventually(async () => {
+    const { cpuPercent = 0 } = (await fixture.runtime.stats([busy])).get("busy")!;
+    assert.ok(cpuPercent > 1 && cpuPercent < 120, String(cpuPercent));
+  });
   t.true(memoryBytes > 10_000 && processes >= 1 && networkReceivedBytes !== undefined);
   await fixture.runtime.remove(busy);
 });
