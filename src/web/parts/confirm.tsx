@@ -1,6 +1,6 @@
 import { useSignal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
-import { useEffect, useId, useMemo, useRef } from "preact/hooks";
+import { useEffect, useId, useLayoutEffect, useMemo, useRef } from "preact/hooks";
 import { describeError } from "../api.ts";
 import { texts } from "../texts.ts";
 import { Failure } from "./failure.tsx";
@@ -71,12 +71,13 @@ export function Confirm({
     const { activeElement } = document;
     dialog.current?.showModal();
     return () => {
-      over.abort();
       // What was asked about may be gone, and what asked with it.
       const back = activeElement?.isConnected === true ? activeElement : document.querySelector("h1");
       if (back instanceof HTMLElement) back.focus();
     };
   }, []);
+  // As it goes: other effects end once the browser has painted, which a quick key or answer does not wait for.
+  useLayoutEffect(() => () => over.abort(), []);
   const isAnswered = isReady && (typed === undefined || word.value === typed);
   const confirm = async (event: SubmitEvent): Promise<void> => {
     event.preventDefault();
@@ -97,7 +98,8 @@ export function Confirm({
   // another with nothing between, only the latter.
   const leave = (): void => {
     if (over.signal.aborted) return;
-    over.abort();
+    // Which takes one back to where one was, before the next key.
+    dialog.current?.close();
     onClose();
   };
   return (
