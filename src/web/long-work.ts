@@ -1,6 +1,6 @@
 /** Work that tells of its steps as it goes on, and may ask for a yes before it begins: an install, an upgrade, a backup. */
 import { signal, type ReadonlySignal } from "@preact/signals";
-import { useEffect, useMemo, useRef } from "preact/hooks";
+import { useLayoutEffect, useMemo, useRef } from "preact/hooks";
 import type { Progress } from "../../gen/svc/v1/app_pb.ts";
 import type { Ambiguous, LicenseRequired } from "../../gen/svc/v1/error_pb.ts";
 import { describeError, isCanceled, payloadOf } from "./api.ts";
@@ -136,7 +136,8 @@ export function useLongWork<Result extends { case: string; value: unknown }>(
       ),
     [],
   );
-  useEffect(() => () => work.leave(), [work]);
+  // As the view goes: other effects end once the browser has painted, which an answer does not wait for.
+  useLayoutEffect(() => () => work.leave(), [work]);
   return work;
 }
 
