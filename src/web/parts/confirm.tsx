@@ -71,6 +71,8 @@ export function Confirm({
     const { activeElement } = document;
     dialog.current?.showModal();
     return () => {
+      // Whoever has gone on by now stays there.
+      if (document.activeElement !== document.body) return;
       // What was asked about may be gone, and what asked with it.
       const back = activeElement?.isConnected === true ? activeElement : document.querySelector("h1");
       if (back instanceof HTMLElement) back.focus();
@@ -79,6 +81,14 @@ export function Confirm({
   // As it goes: other effects end once the browser has painted, which a quick key or answer does not wait for.
   useLayoutEffect(() => () => over.abort(), []);
   const isAnswered = isReady && (typed === undefined || word.value === typed);
+  // The browser says that it shuts it, and later that it has, when the next question may have been asked. Where Escape follows
+  // another with nothing between, only the latter.
+  const leave = (): void => {
+    if (over.signal.aborted) return;
+    // Which takes one back to where one was, before the next key.
+    dialog.current?.close();
+    onClose();
+  };
   const confirm = async (event: SubmitEvent): Promise<void> => {
     event.preventDefault();
     if (!isAnswered || isBusy.value) return;
@@ -87,20 +97,12 @@ export function Confirm({
     try {
       await onConfirm(over.signal);
       // Another question may be asked by then.
-      if (!over.signal.aborted) onClose();
+      leave();
     } catch (error) {
       failure.value = describeError(error);
     } finally {
       isBusy.value = false;
     }
-  };
-  // The browser says that it shuts it, and later that it has, when the next question may have been asked. Where Escape follows
-  // another with nothing between, only the latter.
-  const leave = (): void => {
-    if (over.signal.aborted) return;
-    // Which takes one back to where one was, before the next key.
-    dialog.current?.close();
-    onClose();
   };
   return (
     <dialog
