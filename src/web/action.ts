@@ -1,6 +1,6 @@
 /** Something that a button does: whether it goes on, and why it failed. */
 import { useSignal } from "@preact/signals";
-import { useEffect } from "preact/hooks";
+import { useLayoutEffect } from "preact/hooks";
 import { describeError } from "./api.ts";
 import { texts } from "./texts.ts";
 
@@ -19,7 +19,8 @@ export function useAction(): Action {
   const failure = useSignal("");
   const over = useSignal<AbortController | undefined>(undefined);
   const isGone = useSignal(false);
-  useEffect(
+  // As the view goes: other effects end once the browser has painted, which an answer does not wait for.
+  useLayoutEffect(
     () => () => {
       isGone.value = true;
       over.value?.abort();

@@ -12,6 +12,7 @@ import { errorOf } from "../support/errors.ts";
 import { eventually } from "../support/eventually.ts";
 import { addVersion, freePort, writePackage, writeRepository } from "../support/packages.ts";
 import { isForEverybody } from "./support/for-everybody.ts";
+import { leaveBeforePaint } from "./support/leave-before-paint.ts";
 import { browserTest, needsBrowser, openView, shareNode } from "./support/shared-node.ts";
 
 const node = shareNode();
@@ -29,13 +30,7 @@ async function leaveAnUpgrade(t: ExecutionContext): Promise<void> {
   });
   await page.getByRole("button", { name: "Upgrade", exact: true }).click();
   await isRead.promise;
-  // The browser takes its time to paint.
-  await page.evaluate(`{
-    const { setTimeout } = window;
-    window.requestAnimationFrame = () => 0;
-    window.setTimeout = (work, ms = 0, ...more) => setTimeout(work, Math.max(ms, 2_000), ...more);
-    location.hash = "#/apps";
-  }`);
+  await leaveBeforePaint(page, "#/apps");
   await page.getByText("1 app").waitFor();
   isLeft.resolve(undefined);
   await page.unrouteAll({ behavior: "wait" });

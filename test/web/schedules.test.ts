@@ -8,6 +8,7 @@ import { needsRoot } from "../support/daemon.ts";
 import { eventually } from "../support/eventually.ts";
 import { freePort, writePackage } from "../support/packages.ts";
 import { isForEverybody } from "./support/for-everybody.ts";
+import { leaveBeforePaint } from "./support/leave-before-paint.ts";
 import { browserTest, needsBrowser, openView, shareNode, usersTest } from "./support/shared-node.ts";
 
 const node = shareNode();
@@ -196,12 +197,12 @@ browserTest(`who goes elsewhere while a schedule is being saved stays there${nee
   await page.getByLabel("Command").fill("true");
   const saved = page.waitForResponse("**/svc.v1.ScheduleService/UpsertSchedule");
   await page.getByRole("button", { name: "Save" }).click();
-  await page.getByRole("link", { name: "Apps", exact: true }).click();
+  await leaveBeforePaint(page, "#/apps");
   await page.getByRole("heading", { name: "Apps" }).waitFor();
   goesOn.resolve(undefined);
   await (await saved).finished();
   // What the answer has the page do is done when another one has come.
-  await page.evaluate("fetch('/healthz').then(() => new Promise((done) => setTimeout(done)))");
+  await page.evaluate("fetch('/healthz').then(() => undefined)");
   t.is(await page.evaluate("location.hash"), "#/apps");
   t.is((await daemon.client(ScheduleService).getSchedule({ id: "away" })).id, "away");
   t.deepEqual(complaints, []);
