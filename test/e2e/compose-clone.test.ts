@@ -27,17 +27,25 @@ async function volumesOf(engine: TestEngine, id: string): Promise<string[]> {
   return (volumes ?? []).map(({ Name }) => Name).sort();
 }
 
+async function containersOf(engine: TestEngine, id: string): Promise<string[]> {
+  const filters = encodeURIComponent(JSON.stringify({ label: [`svc.app=${id}`] }));
+  const answer = await engine.request("GET", `/containers/json?all=1&filters=${filters}`);
+  return (answer.expect(200) as { Id: string }[]).map(({ Id }) => Id);
+}
+
 composeTest(
-  `a clone has the volumes of its original, and keeps them for itself${needsCompose}`,
+  `a clone has the volumes of its original, and keeps them for itself, also where no image of it is left${needsCompose}`,
   async (t) => {
     await using engine = await startEngine();
-    await engine.images.build("svc/box:latest");
+    const image = `${(await engine.registry()).host}/box:latest`;
+    await engine.images.build(image);
+    await engine.images.push(image);
     await using daemon = await startDaemon({ config: engine.config });
     await using user = await daemon.as(nobody);
     const apps = user.client(AppService, "grpc");
     const dir = join(daemon.dir, "keeper");
     const volumes = { state: "/state", more: "/more/deep" };
-    const service = { environment: { WHO: "original" } };
+    const service = { image, environment: { WHO: "original" } };
     await writeFiles(dir, projectFiles({ id: "keeper", script, volumes, service }));
     await apps.installApp({ spec: dir });
     const said = async (id: string, tail = 2): Promise<string[]> => {
@@ -51,9 +59,7 @@ composeTest(
     const { id, copiedBytes } = await apps.cloneApp({ id: "keeper" });
     t.true(copiedBytes > 2_000n);
     t.deepEqual(await volumesOf(engine, id), [`svc-${id}_more`, `svc-${id}_state`]);
-    const filters = encodeURIComponent(JSON.stringify({ label: [`svc.app=${id}`] }));
-    const left = (await engine.request("GET", `/containers/json?all=1&filters=${filters}`)).expect(200);
-    t.deepEqual(left, [], "what it was copied through is gone");
+    t.deepEqual(await containersOf(engine, id), [], "what it was copied through is gone");
 
     await apps.startApp({ id });
     await eventually(async () => {
@@ -66,6 +72,16 @@ composeTest(
     t.deepEqual(await volumesOf(engine, "keeper"), []);
     await apps.restartApp({ id });
     await eventually(async () => assert.deepEqual(await said(id), ["original", "original"]), 30_000);
+
+    await apps.stopApp({ id });
+    for (const container of await containersOf(engine, id)) {
+      (await engine.request("DELETE", `/containers/${container}?force=1`)).expect(204);
+    }
+    await engine.images.remove(image);
+    const { id: third } = await apps.cloneApp({ id });
+    await apps.startApp({ id: third });
+    await eventually(async () => assert.deepEqual(await said(third), ["original", "original"]), 30_000);
+    await apps.removeApp({ id: third });
 
     // One that fails leaves nothing: the engine goes away in the middle of it.
     await engine.stop();
