@@ -155,7 +155,6 @@ export interface Manifest {
   /** Absent: what {@link UpgradePolicy} has by default. */
   upgrade?: UpgradePolicy;
   backup?: BackupPolicy;
-  /** Without `argv` the app has a terminal of its own. */
   /** Without a program the app has a terminal of its own, unless `terminal` is false. `record`: what sessions show is kept. */
   console?: { argv?: string[]; terminal?: boolean; record?: boolean };
   permissions: Permission[];

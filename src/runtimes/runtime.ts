@@ -1,4 +1,4 @@
-/** What `apps/` asks of whatever runs an app: the embedded process runtime now, container engines later. */
+/** What `apps/` asks of whatever runs an app: a supervisor, the host's systemd, a container engine or a swarm. */
 import type { Readable } from "node:stream";
 import type { AppImageFreshness, LogLineStream } from "../../gen/svc/v1/words.ts";
 import type { Manifest } from "../packages/manifest.ts";
