@@ -2,6 +2,7 @@
  * Archives that somebody made to do harm. Their checksums are right and index, table and frames agree, but for those that
  * lie about just that: only what is asked of the entries themselves stands between them and the host.
  */
+import { execFileSync } from "node:child_process";
 import { createHash } from "node:crypto";
 import { lstat, mkdir, readdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -20,6 +21,8 @@ interface HostileEntry {
   target?: string;
   content?: string;
   mode?: number;
+  /** Most tars end the mode's digits with a zero. */
+  hasLongMode?: boolean;
   uid?: number;
   /** Records of an extended header. */
   extended?: Readonly<Record<string, string>>;
@@ -34,6 +37,7 @@ function block({
   target = "",
   content = "",
   mode = 0o644,
+  hasLongMode = false,
   uid = someUid,
 }: HostileEntry): Buffer {
   const header = Buffer.alloc(512);
@@ -41,7 +45,7 @@ function block({
   const octal = (value: number, at: number, length: number): void => {
     header.write(`${value.toString(8).padStart(length - 1, "0")}\0`, at, "latin1");
   };
-  octal(mode, 100, 8);
+  octal(mode, 100, hasLongMode ? 9 : 8);
   octal(uid, 108, 8);
   octal(uid, 116, 8);
   octal(Buffer.byteLength(content), 124, 12);
@@ -319,4 +323,16 @@ test("a link in the archive may lead anywhere, and nothing follows it", async (t
   await layOut(world, await archiveOf(entries));
   t.true((await lstat(join(world.app, "data.restored/l"))).isSymbolicLink());
   t.deepEqual(await readdir(outside), ["canary"]);
+});
+
+test("what cannot be written keeps its mode and its attributes, also where the mode's digits fill their field", async (t) => {
+  await using world = await createWorld();
+  await prepare(world);
+  const extended = { "SCHILY.xattr.user.note": "kept" };
+  const entries = [...trees, file("data/f", { mode: 0o444, hasLongMode: true, extended })];
+  await layOut(world, await archiveOf(entries));
+  const laid = join(world.app, "data.restored/f");
+  t.is((await lstat(laid)).mode & 0o7777, 0o444);
+  const argv = ["--absolute-names", "--only-values", "--name=user.note", laid];
+  t.is(execFileSync("getfattr", argv, { encoding: "utf8" }), "kept");
 });

@@ -143,7 +143,6 @@ function sumUp(block) {
   let sum = 0;
   for (let index = 0; index < blockBytes; index++) sum += block[index] ?? 0;
   octal(block, sum, 148, 7);
-  block[154] = 0;
 }
 
 /**
@@ -155,6 +154,7 @@ function sumUp(block) {
  */
 function octal(bytes, value, start, length) {
   let left = value < 8 ** (length - 1) ? value : 0;
+  bytes[start + length - 1] = 0;
   for (let index = start + length - 2; index >= start; index--) {
     bytes[index] = 0x30 + (left % 8);
     left = Math.floor(left / 8);
