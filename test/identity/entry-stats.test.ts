@@ -1,4 +1,4 @@
-/** What a listing says of an entry is what lstat(2) says of it. */
+/** What a listing says of an entry is what lstat(2) says of it, and of its attributes what the kernel has. */
 import { execFileSync } from "node:child_process";
 import { closeSync, openSync, readdirSync } from "node:fs";
 import { mkdtemp, rm } from "node:fs/promises";
@@ -29,6 +29,26 @@ test("every kind of entry is as lstat has it", async (t) => {
       closeSync(fd);
     }
   } finally {
+    await rm(dir, { recursive: true });
+  }
+});
+
+test("attributes are read one at a time: all that a file has may be more than there is room for", async (t) => {
+  const dir = await mkdtemp(join(tmpdir(), "svc-test-"));
+  const path = join(dir, "file");
+  execFileSync("sh", ["-c", 'echo > "$0"; for n in a b c; do setfattr -n user.$n -v $n "$0"; done', path]);
+  const fd = openSync(path, "r");
+  try {
+    const names: string[] = [];
+    for (const [name, value] of new Syscalls().attributes(fd)) {
+      if (!name.startsWith("user.")) continue;
+      t.is(`user.${value.toString()}`, name);
+      if (names.push(name) > 1) continue;
+      for (const other of ["user.a", "user.b", "user.c"]) execFileSync("setfattr", ["-x", other, path]);
+    }
+    t.is(names.length, 1);
+  } finally {
+    closeSync(fd);
     await rm(dir, { recursive: true });
   }
 });

@@ -302,34 +302,35 @@ export class Syscalls {
     if (!native) return false;
     const set = isPlace ? native.calls.setxattr : native.calls.fsetxattr;
     const target = isPlace ? cString(reopen(to)) : to;
-    const found = this.attributes(from, { isPlace });
-    // As `cp -a`: what cannot be kept, on another kind of file system or by this user, is not worth the copy.
-    for (const [name, value] of found) set(target, cString(name), value, value.length, 0);
-    return found.length > 0;
+    let hasAny = false;
+    for (const [name, value] of this.attributes(from, { isPlace })) {
+      // As `cp -a`: what cannot be kept, on another kind of file system or by this user, is not worth the copy.
+      set(target, cString(name), value, value.length, 0);
+      hasAny = true;
+    }
+    return hasAny;
   }
 
   /**
-   * Extended attributes, access lists among them, as far as this user may see them.
+   * Extended attributes, access lists among them, as far as this user may see them. A value is good until the next is asked for:
+   * all of a file may be hundreds of megabytes.
    * @param {number} fd
    * @param {{ isPlace?: boolean }} [options] `isPlace`: opened with O_PATH; no symlink.
-   * @returns {[name: string, value: Buffer][]}
+   * @returns {Generator<[name: string, value: Buffer], void, void>}
    */
-  attributes(fd, { isPlace = false } = {}) {
+  *attributes(fd, { isPlace = false } = {}) {
     const native = this.#native;
-    if (!native) return [];
+    if (!native) return;
     const { listxattr, getxattr, flistxattr, fgetxattr } = native.calls;
     const [list, get] = isPlace ? [listxattr, getxattr] : [flistxattr, fgetxattr];
     const source = isPlace ? cString(reopen(fd)) : fd;
     const listed = list(source, this.#names, this.#names.length);
-    if (listed <= 0) return [];
-    /** @type {[string, Buffer][]} */
-    const found = [];
+    if (listed <= 0) return;
     for (const name of this.#names.toString("latin1", 0, listed).split("\0")) {
       if (name === "") continue;
       const size = get(source, cString(name), this.#value, this.#value.length);
-      if (size >= 0) found.push([name, Buffer.from(this.#value.subarray(0, size))]);
+      if (size >= 0) yield [name, this.#value.subarray(0, size)];
     }
-    return found;
   }
 
   /** Whether there are system calls at all that node does not have. */
