@@ -3,7 +3,7 @@
  * `setpriv` does it: uid, gid, all groups by initgroups(3), no capabilities, `no_new_privs`; any failure there means that
  * the program is never executed.
  *
- * Only the helper is launched so. What a user's settings choose (environment, directory, umask, program) is applied by
+ * Only the helper is launched so. What a user's settings choose (environment, directory, program) is applied by
  * the helper, after the drop: an `LD_PRELOAD` of theirs would otherwise be loaded by `setpriv` while it is still root.
  */
 import { SvcError } from "../errors.ts";

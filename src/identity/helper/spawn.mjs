@@ -1,4 +1,4 @@
-/** Starting programs, with what their user chose: environment, directory, umask. */
+/** Starting programs, with what their user chose: environment and directory. */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { statSync } from "node:fs";
