@@ -81,7 +81,8 @@ function createBetweenCommits(files: StoreFiles, temporary: string): Date {
     return new Date(writtenMs(files));
   }
   createOwnerOnly(temporary);
-  return lstatSync(temporary).mtime;
+  // Not its `mtime`, which is rounded, half the time to after what it says.
+  return new Date(Math.floor(lstatSync(temporary).mtimeMs));
 }
 
 /** What the damaged row was is in the snapshot of before. */
