@@ -9,13 +9,10 @@ export async function firstOf<T>(messages: AsyncIterable<T>): Promise<{ first: T
   return { first, all: from(first, iterator) };
 }
 
+/** The pipeline closes `rest`. Closing it here would wait for the sender where a read of it was given up, and so hold up the work's end. */
 async function* from<T>(first: T, rest: AsyncIterator<T>): AsyncGenerator<T> {
-  try {
-    yield first;
-    for (let next = await rest.next(); next.done !== true; next = await rest.next()) yield next.value;
-  } finally {
-    await rest.return?.();
-  }
+  yield first;
+  for (let next = await rest.next(); next.done !== true; next = await rest.next()) yield next.value;
 }
 
 export async function* contentsOf(
