@@ -17,6 +17,7 @@ import { errorOf } from "../support/errors.ts";
 import { eventually } from "../support/eventually.ts";
 import { freePort, writePackage } from "../support/packages.ts";
 import { main } from "../support/svc-main.ts";
+import { asUserWithoutSvc } from "../support/without-svc.ts";
 
 /** What a test does is recorded in full before it ends: the next one's records follow on that. */
 const emptyDaemon = sharedDaemon();
@@ -198,10 +199,8 @@ test("svc audit shows it, verifies it, and keeps the terminal safe", async (t) =
 test("a command that works without a daemon leaves its record too", async (t) => {
   const dir = await mkdtemp(join(tmpdir(), "svc-home-"));
   await chmod(dir, 0o777);
-  // As a regular user, because root's own paths are the system's.
-  const drop = isRoot ? ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--"] : [];
   const run = async (...args: string[]) => {
-    const [command = "", ...rest] = [...drop, process.execPath, main, ...args];
+    const [command = "", ...rest] = [...asUserWithoutSvc, process.execPath, main, ...args];
     const child = spawn(command, rest, {
       env: {
         PATH: process.env["PATH"] ?? "",

@@ -2,7 +2,6 @@
 import assert from "node:assert/strict";
 import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
-import { existsSync } from "node:fs";
 import { chmod, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
@@ -17,6 +16,7 @@ import { errorOf } from "../support/errors.ts";
 import { eventually } from "../support/eventually.ts";
 import { freePort, writePackage } from "../support/packages.ts";
 import { main } from "../support/svc-main.ts";
+import { asUserWithoutSvc } from "../support/without-svc.ts";
 
 const rootTest = isRoot ? test : test.skip;
 const emptyDaemon = sharedDaemon();
@@ -528,13 +528,7 @@ rootTest(
   },
 );
 
-/** Without the system's own store and socket, where svc is installed, too: a regular user's command would ask for its daemon. */
-const withoutSystemDaemon = ["/var/lib", "/run/svc"].filter((path) => existsSync(path));
-const hidden = withoutSystemDaemon.map((path) => `mount -t tmpfs none ${path}`).join(" && ");
-const hiding = ["unshare", "--mount", "sh", "-c", `${hidden} && exec "$@"`, "sh"];
-const hasSystemStore = existsSync("/var/lib/svc") || existsSync("/run/svc");
-
-/** A home of its own for a regular user: `nobody` when the tests run as root, whose own paths are the system's. */
+/** A home of its own for a regular user. */
 async function createHome() {
   const dir = await mkdtemp(join(tmpdir(), "svc-home-"));
   await chmod(dir, 0o777);
@@ -546,8 +540,7 @@ async function createHome() {
     XDG_CACHE_HOME: join(dir, "cache"),
   };
   return {
-    begin: (...args: string[]) =>
-      start(args, { env, ...(isRoot && { uid: 65534, launcher: hasSystemStore ? hiding : [] }) }),
+    begin: (...args: string[]) => start(args, { env, launcher: asUserWithoutSvc }),
     dir,
     [Symbol.asyncDispose]: () => rm(dir, { recursive: true, force: true, maxRetries: 3 }),
   };

@@ -6,12 +6,12 @@ import { chmod, mkdir, mkdtemp, readdir, rm, writeFile } from "node:fs/promises"
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import test from "ava";
-import { isRoot } from "../support/daemon.ts";
 import { eventually } from "../support/eventually.ts";
 import { freePort, writePackage } from "../support/packages.ts";
 import { main } from "../support/svc-main.ts";
+import { asUserWithoutSvc } from "../support/without-svc.ts";
 
-/** A home of its own for a regular user: `nobody` when the tests run as root, whose own paths are the system's. */
+/** A home of its own for a regular user. */
 async function createHome() {
   const dir = await mkdtemp(join(tmpdir(), "svc-home-"));
   await chmod(dir, 0o777);
@@ -24,9 +24,7 @@ async function createHome() {
     XDG_CACHE_HOME: join(dir, "cache"),
   };
   const svc = (...args: string[]) => {
-    const argv = [process.execPath, main, ...args];
-    const drop = isRoot ? ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--"] : [];
-    const [command = "", ...rest] = [...drop, ...argv];
+    const [command = "", ...rest] = [...asUserWithoutSvc, process.execPath, main, ...args];
     const child = spawn(command, rest, { env, stdio: ["ignore", "pipe", "pipe"] });
     let output = "";
     for (const stream of [child.stdout, child.stderr])
