@@ -2,6 +2,7 @@
  * Work without a daemon: the service layer opened in this very process, on root's system paths or in the user's own
  * directories (S 5.3.2). The only door from the command line to the daemon's parts, loaded when it is needed.
  */
+import { setTimeout as sleep } from "node:timers/promises";
 import { loadConfig } from "../daemon/config.ts";
 import { createContext } from "../daemon/context.ts";
 import { createLog } from "../daemon/log.ts";
@@ -12,6 +13,9 @@ import type { CliHost } from "./host.ts";
 import { InProcessClient } from "./in-process-client.ts";
 import { sudoUid } from "./routing.ts";
 import type { Client } from "./transport/client.ts";
+
+/** For a call that was given up to end, whose record is written then: at most, and between two looks. */
+const [endingMs, endingStepMs] = [3_000, 5];
 
 export interface InProcessOptions {
   readonly environment: PathEnvironment;
@@ -46,6 +50,8 @@ export async function openInProcess(host: CliHost, options: InProcessOptions): P
     user,
     dispose: async () => {
       shutdown.abort();
+      const deadlineMs = performance.now() + endingMs;
+      while (context.pipeline.callsInFlight > 0 && performance.now() < deadlineMs) await sleep(endingStepMs);
       await context[Symbol.asyncDispose]();
     },
   });

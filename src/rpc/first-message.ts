@@ -9,7 +9,7 @@ export interface FirstMessage {
   readonly first: Message | undefined;
   /** The whole stream, its first message included. */
   readonly all: AsyncIterable<Message>;
-  /** What the reading of it has failed with; `undefined` so far. */
+  /** What the reading of it has failed with before the signal aborted; `undefined` so far. */
   readonly failure: unknown;
   /** Tells the sender that nobody reads on. */
   close(): void;
@@ -23,7 +23,8 @@ export async function peekFirst(stream: AsyncIterable<Message>, signal: AbortSig
   const iterator = stream[Symbol.asyncIterator]();
   let failure: unknown;
   const noteFailure = (thrown: unknown): never => {
-    failure = thrown;
+    // What breaks once the call has ended breaks because of that.
+    if (!signal.aborted) failure = thrown;
     // Connect reads the messages of a stream, the later ones while its handler runs.
     throw thrown instanceof ConnectError ? readingError(thrown) : thrown;
   };

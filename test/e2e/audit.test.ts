@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { createHash } from "node:crypto";
 import { once } from "node:events";
-import { chmod, mkdtemp, readFile, readdir, rm } from "node:fs/promises";
+import { chmod, mkdir, mkdtemp, readFile, readdir, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import test from "ava";
@@ -196,10 +196,11 @@ test("svc audit shows it, verifies it, and keeps the terminal safe", async (t) =
   t.regex(broken.out, /record 1 is not what was written/);
 });
 
-test("a command that works without a daemon leaves its record too", async (t) => {
+/** A home of a regular user, whose commands find no daemon. */
+async function createHome() {
   const dir = await mkdtemp(join(tmpdir(), "svc-home-"));
   await chmod(dir, 0o777);
-  const run = async (...args: string[]) => {
+  const begin = (...args: string[]) => {
     const [command = "", ...rest] = [...asUserWithoutSvc, process.execPath, main, ...args];
     const child = spawn(command, rest, {
       env: {
@@ -209,30 +210,49 @@ test("a command that works without a daemon leaves its record too", async (t) =>
         XDG_CONFIG_HOME: join(dir, "config"),
         XDG_RUNTIME_DIR: join(dir, "runtime"),
       },
-      stdio: ["ignore", "pipe", "pipe"],
+      stdio: ["pipe", "pipe", "pipe"],
     });
     let output = "";
     for (const stream of [child.stdout, child.stderr]) {
       stream.on("data", (chunk) => (output += String(chunk)));
     }
-    const [code] = (await once(child, "close")) as [number | null];
-    return { code, output };
+    const ended = once(child, "close").then(([code]) => ({ code: code as number | null, output }));
+    return { child, ended };
   };
-  try {
-    t.is((await run("app", "stop", "missing")).code, 3);
-    const { records } = JSON.parse((await run("audit", "--json")).output) as { records: object[] };
-    t.is(records.length, 1);
-    t.like(records[0], {
-      method: "svc.v1.AppService/StopApp",
-      protocol: "in-memory",
-      kind: "local",
-      uid: isRoot ? 65_534 : process.getuid?.(),
-      target: "missing",
-      result: "not_found",
-    });
-  } finally {
-    await rm(dir, { recursive: true, force: true });
-  }
+  const records = async () => {
+    const { output } = await begin("audit", "--json").ended;
+    return (JSON.parse(output) as { records: object[] }).records;
+  };
+  return { dir, begin, records, [Symbol.asyncDispose]: () => rm(dir, { recursive: true, force: true }) };
+}
+
+test("a command that works without a daemon leaves its record too", async (t) => {
+  await using home = await createHome();
+  t.is((await home.begin("app", "stop", "missing").ended).code, 3);
+  const records = await home.records();
+  t.is(records.length, 1);
+  t.like(records[0], {
+    method: "svc.v1.AppService/StopApp",
+    protocol: "in-memory",
+    kind: "local",
+    uid: isRoot ? 65_534 : process.getuid?.(),
+    target: "missing",
+    result: "not_found",
+  });
+});
+
+test("a command that is interrupted without a daemon leaves its record, and says that alone", async (t) => {
+  await using home = await createHome();
+  const files = join(home.dir, "files");
+  await mkdir(files);
+  await chmod(files, 0o777);
+  const { child, ended } = home.begin("file", "put", "-", join(files, "file"));
+  // So much is taken once the call reads it.
+  await new Promise((resolve) => child.stdin.write(Buffer.alloc(4 * 1024 * 1024), resolve));
+  child.kill("SIGINT");
+  t.deepEqual(await ended, { code: 130, output: "svc: the call was canceled\n" });
+  t.deepEqual(await readdir(files), []);
+  t.like(await home.records(), [{ method: "svc.v1.FileService/WriteFile", result: "canceled" }]);
 });
 
 test("a flood of strangers is a few records that tell its size, and the metrics count each try", async (t) => {

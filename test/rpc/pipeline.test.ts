@@ -258,6 +258,39 @@ test("the first message of a request stream is validated, an empty stream too", 
   t.like(error, { reason: "invalid_request", message: "path is required" });
 });
 
+test("a request stream that breaks off because its call has ended is no defect", async (t) => {
+  const broken = Promise.withResolvers<never>();
+  const { pipeline, audits, lines } = open({
+    file: {
+      writeFile: async (requests) => {
+        try {
+          for await (const _ of requests);
+        } finally {
+          await broken.promise.catch(() => undefined);
+        }
+        return {};
+      },
+    },
+  });
+  async function* sent() {
+    yield create(FileService.method.writeFile.input, { path: "/tmp" });
+    await broken.promise;
+  }
+  const ended = new AbortController();
+  const call = { user, requestId: "r", protocolName: "test", signal: ended.signal };
+  const answer = pipeline.invoke(FileService.method.writeFile, sent(), call);
+  await new Promise((resolve) => setImmediate(resolve));
+  ended.abort();
+  await t.throwsAsync(answer, { message: "the call was canceled" });
+  broken.reject(new Error("Premature close"));
+  await new Promise((resolve) => setImmediate(resolve));
+  t.like(audits, [{ result: "canceled" }]);
+  t.deepEqual(
+    lines.filter(({ level }) => level === "error"),
+    [],
+  );
+});
+
 test("only changing calls are on record, with what they name and no password", async (t) => {
   const { pipeline, audits } = open({ app: { getApp: () => ({}), installApp: () => ({}) } });
   const client = createClient(AppService, transport(pipeline, { ...user, ownerUid: 5 }));
