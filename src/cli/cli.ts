@@ -40,14 +40,16 @@ export async function runCli(host: CliHost, dependencies: CliDependencies): Prom
     if (shown !== undefined) return shown;
   }
   const args = withHelpAtItsPlace(program, host.args);
-  const hint = suggestion(program, args);
-  if (hint !== undefined) program.showSuggestionAfterError(false).showHelpAfterError(false);
+  let hint: string | undefined;
   try {
     if (host.args[0] === "__complete") {
       const { complete } = await import("./complete.ts");
       host.stdout.write(await complete(host, treeOf(program), host.args.slice(1)));
       return exitCodes.ok;
     }
+    // A wrong value of an option ends it here, with where its help is.
+    hint = suggestion(program, program.parseOptions([...args]).operands[0]);
+    if (hint !== undefined) program.showSuggestionAfterError(false).showHelpAfterError(false);
     await program.parseAsync(args, { from: "user" });
   } catch (error) {
     const code = error instanceof CommanderError ? error.code : "";

@@ -265,8 +265,7 @@ const otherNames: Readonly<Record<string, string>> = {
 };
 
 /** What is right with a command that belongs to another: `svc info` is `svc app info`. Commander guesses by letters alone. */
-export function suggestion(program: Command, args: readonly string[]): string | undefined {
-  const word = args.find((arg) => !arg.startsWith("-")) ?? "";
+export function suggestion(program: Command, word = ""): string | undefined {
   if (program.commands.some((command) => isCalled(command, word))) return undefined;
   if (Object.hasOwn(otherNames, word)) return `It is: svc ${otherNames[word] ?? ""}`;
   const known = program.commands.flatMap((group) =>

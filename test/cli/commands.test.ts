@@ -318,6 +318,12 @@ const cases: CommandCase[] = [
     exitCode: 2,
     stderr: /\nIt is: svc schedule add, or svc source add, or svc credential add, or svc node add\n$/,
   },
+  { args: ["add", "--timeout", "2h"], exitCode: 2, stderr: /at most 86400\.\nTry: svc --help\n$/ },
+  {
+    args: ["--node", "add", "--nonesuch"],
+    exitCode: 2,
+    stderr: /^svc: unknown option '--nonesuch'\nTry: svc --help\n$/,
+  },
   { args: ["isntall", "x"], exitCode: 2, stderr: /\(Did you mean install\?\)/ },
   {
     args: ["lss"],
