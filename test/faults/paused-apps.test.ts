@@ -71,6 +71,11 @@ async function requireThawed(daemon: Door): Promise<void> {
   }, 60_000);
 }
 
+/** Once what a backup that was broken off has left is cleared away. */
+async function stop(daemon: Door): Promise<void> {
+  await eventually(() => daemon.client(AppService).stopApp({ id: "ticks" }), 60_000);
+}
+
 /** Whether each container of the app is paused; one in which a backup reaches volumes is never started. */
 async function pausedContainers(): Promise<boolean[]> {
   const all = (await engineNow().request("GET", "/containers/json?all=1")).expect(200) as {
@@ -177,8 +182,7 @@ test("processes stand still while they are backed up, and go on when the daemon 
   const apps = daemon.client(AppService);
   await eventually(async () => assert.equal((await apps.getApp({ id: "ticks" })).state, "RUNNING"));
   t.is((await apps.getApp({ id: "ticks" })).stateReason, "");
-  // What the backup has left is cleared away first.
-  await eventually(() => apps.stopApp({ id: "ticks" }), 60_000);
+  await stop(daemon);
 });
 
 dockerTest(
@@ -203,10 +207,9 @@ health: { http: { port: http, path: /ok }, interval: 100ms, timeout: 100ms, retr
     await daemon.restart();
     await eventually(async () => assert.deepEqual(await pausedContainers(), [false]), 30_000);
     await requireGoesOn(directory);
-    const apps = daemon.client(AppService);
     await requireThawed(daemon);
-    await apps.stopApp({ id: "ticks" });
-    await apps.removeApp({ id: "ticks" });
+    await stop(daemon);
+    await daemon.client(AppService).removeApp({ id: "ticks" });
   },
 );
 
@@ -236,9 +239,8 @@ composeTest(
     await eventually(async () => assert.deepEqual(await pausedContainers(), [false, false]), 30_000);
     await requireGoesOn(directory);
     await requireThawed(daemon);
-    const apps = daemon.client(AppService);
-    await apps.stopApp({ id: "ticks" });
-    await apps.removeApp({ id: "ticks" });
+    await stop(daemon);
+    await daemon.client(AppService).removeApp({ id: "ticks" });
   },
 );
 
