@@ -109,7 +109,9 @@ dockerTest(`ports and processes of containers carry their container and app${nee
     for (const name of [web, front, back, "plain", "shared"]) {
       assert.deepEqual(pidsNamed(now, name), await pidsOf(name), name);
     }
-    assert.ok(now.ports.some(({ port }) => port === sharedPort));
+    // They were asked for before the processes were.
+    const holder = (of: number | undefined) => now.ports.find(({ port }) => port === of)?.container;
+    assert.deepEqual([holder(plainPort), holder(sharedPort)], ["plain", "shared"]);
     return now;
   }, settleMs);
   const appsOf = (name: string): (string | undefined)[] => [
