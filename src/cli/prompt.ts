@@ -75,11 +75,11 @@ export async function confirmRemoval(
   if (options.yes === true) return;
   await look?.();
   if (!isInteractive(host)) throw new UsageError(`${loss}: confirm with --yes`);
-  if (!(await confirm(host, question))) throw nothingRemoved();
+  if (!(await confirm(host, question))) throw nothingChanged();
 }
 
-export function nothingRemoved(): SvcError {
-  return new SvcError("not_possible", "nothing was removed");
+export function nothingChanged(): SvcError {
+  return new SvcError("not_possible", "nothing was changed");
 }
 
 /** A number from 1 to `count`; asks again until there is one. */

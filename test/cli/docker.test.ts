@@ -105,7 +105,7 @@ test("with --json it is what REST answers", async (t) => {
 
 for (const [answer, exitCode, stderr] of [
   ["y", 0, /Remove these\? \[y\/N\] Removed 1 item/],
-  ["n", 5, /nothing was removed/],
+  ["n", 5, /nothing was changed/],
 ] as const) {
   test(`a prune on a terminal shows its plan and takes "${answer}" for an answer`, async (t) => {
     const stdin = Object.assign(new PassThrough(), { isTTY: true });

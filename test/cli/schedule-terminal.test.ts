@@ -137,7 +137,7 @@ terminalTest(`edit says that an editor failed${needsScript}`, async (t) => {
 
 for (const [answer, exitCode, said] of [
   ["y", 0, /Removed echo/],
-  ["", 5, /nothing was removed/],
+  ["", 5, /nothing was changed/],
 ] as const) {
   terminalTest(`removal is confirmed: "${answer}"${needsScript}`, async (t) => {
     await using daemon = await startFakeDaemon([], schedules());

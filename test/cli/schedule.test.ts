@@ -432,7 +432,7 @@ const runCases: { title: string; run: FakeRun; exitCode: number; stderr: RegExp 
     title: "one that went already is followed",
     run: { found: true },
     exitCode: 0,
-    stderr: /^Run 7 goes already: waiting for its end and its output\.\nRun 7 succeeded/,
+    stderr: /^Run 7 is under way already: waiting for its end and its output\.\nRun 7 succeeded/,
   },
 ];
 

@@ -130,7 +130,7 @@ terminalTest(`a secret that is set without a value is asked for, and not shown${
 
 for (const [answer, exitCode, said] of [
   ["y", 0, /Removed hello and freed/],
-  ["", 5, /nothing was removed/],
+  ["", 5, /nothing was changed/],
 ] as const) {
   terminalTest(`removal is confirmed: "${answer}"${needsScript}`, async (t) => {
     await using daemon = await startFakeDaemon(apps);

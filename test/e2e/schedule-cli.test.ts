@@ -252,19 +252,19 @@ test("run prints output as it comes, and Ctrl-C cancels the run", async (t) => {
   await eventually(async () => assert.match(await good(daemon, "runs", "job"), /CANCELED/), 15_000);
 });
 
-test("a run that goes already is followed; who follows it does not end it, cancel does", async (t) => {
+test("a run that is under way already is followed; who follows it does not end it, cancel does", async (t) => {
   const daemon = await emptyDaemon();
   await good(daemon, "add", "hourly", "shell", "--id", "job", "--command", "sleep 60");
   t.regex(await good(daemon, "run", "job", "--detach"), /^Started run \d+ of job/);
-  t.regex(await good(daemon, "run", "job", "--detach"), /^Run \d+ of job goes already/);
+  t.regex(await good(daemon, "run", "job", "--detach"), /^Run \d+ of job is under way already/);
   const left = start(["run", "job"], { socketPath: daemon.socketPath });
-  await eventually(async () => assert.match(left.output().err, /goes already/));
+  await eventually(async () => assert.match(left.output().err, /is under way already/));
   left.interrupt();
   const { code, err } = await left.ended;
   t.is(code, 130);
   t.regex(err, /goes on\. End it: svc schedule cancel job/);
   const following = start(["run", "job"], { socketPath: daemon.socketPath });
-  await eventually(async () => assert.match(following.output().err, /goes already/));
+  await eventually(async () => assert.match(following.output().err, /is under way already/));
   t.regex(await good(daemon, "cancel", "job"), /^Run \d+ of job is CANCELED\n$/);
   t.is((await following.ended).code, 130);
   t.is((await svc(daemon, "cancel", "job")).code, 5);

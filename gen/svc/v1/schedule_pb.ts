@@ -1270,7 +1270,7 @@ export const ScheduleService: GenService<{
     output: typeof RunScheduleResponseSchema;
   },
   /**
-   * Runs a job in the foreground: its output as it comes, at last the run as it ended. While a run goes already, answers
+   * Runs a job in the foreground: its output as it comes, at last the run as it ended. While a run is under way already, answers
    * that one and ends with it, without its earlier output. When the client goes away, a run that this call started is
    * canceled.
    *

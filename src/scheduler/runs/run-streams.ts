@@ -18,7 +18,7 @@ export interface ForegroundEvent {
 const queueLimit = 256;
 
 /**
- * Starts a run and yields it, its output as it comes, and the run as it ended. A run that goes already is yielded instead
+ * Starts a run and yields it, its output as it comes, and the run as it ended. One under way already is yielded instead
  * and waited for, without its output. When the reader leaves or `signal` aborts, a run that was started here is canceled.
  *
  * @param onCancelFailure hears why that was not possible

@@ -40,7 +40,7 @@ export interface Run extends RunCause {
   readonly outcome?: RunOutcome;
 }
 
-/** Answer to whoever wanted a run: theirs, or the one that goes already. */
+/** Answer to whoever wanted a run: theirs, or the one under way already. */
 export interface StartedRun {
   /** False: a run was running already, and `run` is that one. */
   readonly started: boolean;

@@ -25,7 +25,7 @@ export const scheduleTexts = {
   remove: "Remove",
   removeTitle: (id: string) => `Remove the schedule ${id}?`,
   removeLoses: "It never runs again, and what its runs printed is lost. One under way is canceled.",
-  wentAlready: "A run goes already.",
+  wentAlready: "A run is under way already.",
   began: "A run has begun.",
   watch: "Run and watch",
   watchHint: "What it prints is shown as it comes. A run that is begun so ends when you leave.",

@@ -53,7 +53,7 @@ export function runOf(fields: Partial<ScheduleRun> = {}): ScheduleRun {
 export interface FakeRun {
   readonly pieces?: readonly Uint8Array[];
   readonly end?: Partial<ScheduleRun>;
-  /** A run goes already. */
+  /** A run is under way already. */
   readonly found?: boolean;
   /** It never ends by itself. */
   readonly hangs?: boolean;

@@ -99,7 +99,7 @@ async function record(turn: number): Promise<void> {
   const key = { ownerUid: 0, id };
   if (registry.get(key) === undefined) await put(id, "recorded");
   const { started, run } = await runs.open(key, { trigger: "manual", attempt: 1 });
-  if (!started) throw new Error(`run ${run.id} of ${id} goes already`);
+  if (!started) throw new Error(`run ${run.id} of ${id} is under way already`);
   await acknowledge({ kind: "opened", job: id, run: run.id });
   const output = `${turn} ${"x".repeat(random(4_000))}`;
   await runs.close(run, { status: "SUCCEEDED", exitCode: 0, output, error: "", truncated: false });

@@ -3,7 +3,7 @@ import { Argument, Option, type Command } from "commander";
 import type { CommandContext } from "../../context.ts";
 import { UsageError } from "../../failure.ts";
 import type { RunCommand } from "../../run-command.ts";
-import { confirm, isInteractive, nothingRemoved } from "../../prompt.ts";
+import { confirm, isInteractive, nothingChanged } from "../../prompt.ts";
 import { prunedColumns, skippedColumns } from "../../render/docker-table.ts";
 import { renderTable } from "../../render/table.ts";
 import { formatBytes } from "../../render/units.ts";
@@ -50,7 +50,7 @@ async function prune(context: CommandContext, what: Target, options: PruneOption
     const planned = await plan();
     await show(context, planned);
     if (planned.removed.length === 0) return;
-    if (!(await confirm(context.host, "Remove these?"))) throw nothingRemoved();
+    if (!(await confirm(context.host, "Remove these?"))) throw nothingChanged();
   }
   await show(context, await context.call(calls.pruneDocker, { ...request, dryRun: false }));
 }

@@ -48,7 +48,7 @@ async function startRun(context: CommandContext, id: string, options: OwnerOptio
   const { started, run } = answer;
   const text = started
     ? `Started run ${run?.id ?? ""} of ${id}`
-    : `Run ${run?.id ?? ""} of ${id} goes already`;
+    : `Run ${run?.id ?? ""} of ${id} is under way already`;
   return context.tell(answer, `${text}. Follow it: svc schedule run ${id}`);
 }
 
@@ -97,7 +97,7 @@ async function followRun(context: CommandContext, id: string, options: OwnerOpti
 }
 
 function noteOther(context: CommandContext, runId: string): void {
-  context.note(`Run ${runId} goes already: waiting for its end and its output.`);
+  context.note(`Run ${runId} is under way already: waiting for its end and its output.`);
 }
 
 function noteLeft(
