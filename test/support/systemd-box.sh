@@ -5,7 +5,7 @@
 set -eu
 export DIR=$1 CGROUP=$2 STATE=$3 ROOT=${4:-/}
 echo $$ > "$CGROUP/cgroup.procs"
-exec unshare --mount --pid --fork --uts --ipc --net --cgroup --propagation private sh -c '
+exec unshare --mount --pid --fork --kill-child --uts --ipc --net --cgroup --propagation private sh -c '
 set -eu
 ip link set lo up
 mount -t tmpfs tmpfs "$DIR"

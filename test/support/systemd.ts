@@ -96,7 +96,11 @@ export class SystemdMachine implements AsyncDisposable {
     await writeFile(join(this.dir, "boot_id"), `${randomUUID()}\n`);
     await mkdir(this.#cgroup, { recursive: true });
     const argv = [script, join(this.dir, "box"), this.#cgroup, this.dir, this.#root];
-    const child = spawn("sh", argv, { stdio: ["ignore", "ignore", "inherit"], detached: true });
+    // With this test run, should that be killed, and its machine with it.
+    const child = spawn("setpriv", ["--pdeathsig=KILL", "sh", ...argv], {
+      stdio: ["ignore", "ignore", "inherit"],
+      detached: true,
+    });
     this.#child = child;
     this.#pid = await eventually(async () => {
       const children = await readFile(`/proc/${child.pid ?? 0}/task/${child.pid ?? 0}/children`, "utf8");
