@@ -118,6 +118,8 @@ rootTest(
       t.like(app, { state: "STOPPED", stateReason: "", enabled: false });
       for (const chunkBytes of [64 * 1024, 4096, 1]) await rm(join(runs, `filler-${chunkBytes}`));
       t.is((await daemon.client(AppService).startApp({ id: "web" })).state, "RUNNING");
+      // Nobody else finds it once the disk is gone.
+      await daemon.client(AppService).stopApp({ id: "web" });
     } finally {
       await run("umount", ["--lazy", runs]);
       await rm(source, { recursive: true });
