@@ -19,6 +19,8 @@ for (const [when, runsBefore] of [
     await using fixture = await Fixture.create();
     const { runtime } = fixture;
     const app = await fixture.shell(printer);
+    // As an install leaves it: made by a start, it is root's for a moment, and who follows is denied.
+    await fixture.identities.createOwnedDir(app.runDir, app.uid);
     const left = new AbortController();
     const lines: string[] = [];
     let whole = Promise.withResolvers<undefined>();
